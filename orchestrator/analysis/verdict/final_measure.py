@@ -30,6 +30,8 @@ _MEAN, _AREA = "mean", "area"
 # A mean takes at most this part of a run's values, so that a short run is not judged by its beginning.
 _MOST_PART = 3
 _EVALUATIONS = "eval/"
+# What one may write for a measure that is none: ``threshold``, ``threshold:10``, ``time-to-threshold``.
+_THRESHOLD = re.compile(r"(?:(?:time|frames)[-_ ]to[-_ ])?threshold(?:[:=](-?[\d.]+(?:e[+-]?\d+)?))?")
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,11 @@ class FinalMeasure:
             return cls(text, 0)
         if (found := re.fullmatch(rf"{_MEAN}:([1-9]\d{{0,5}})", text)) is not None:
             return cls(_MEAN, int(found[1]))
+        if (found := _THRESHOLD.fullmatch(text)) is not None:
+            raise OrchestrateError(
+                f"--final: found {text!r}, but the time to a threshold is a cost, not a return",
+                hint=f"for a table of these times: orchestrate report SWEEP --threshold {found[1] or 'RETURN'}",
+            )
         raise OrchestrateError(
             f"--final: found {text!r}, expected last, mean:K or area",
             hint="for example --final mean:10, the mean of the last ten evaluations",

@@ -19,6 +19,7 @@ from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.tables import RunReading
 from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
 from orchestrator.api import Launched
+from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow, Row
 from orchestrator.ui.cli import app
@@ -186,3 +187,20 @@ def test_an_unknown_measure_is_refused(results: Path, measure: str) -> None:
     assert result.exit_code != 0
     said = f"{result.output} {result.exception}"
     assert f"--final: found {measure!r}, expected last, mean:K or area" in said
+
+
+@pytest.mark.parametrize(
+    ("measure", "level"), [("threshold", "RETURN"), ("threshold:-1.5", "-1.5"), ("time-to-threshold", "RETURN")]
+)
+@pytest.mark.parametrize("command", ["collect", "report", "compare"])
+def test_a_time_to_a_threshold_is_refused_with_the_command_that_shows_it(
+    results: Path, command: str, measure: str, level: str
+) -> None:
+    create_sweep(results, "speed", matrix_runs({"algorithm": ["mappo"], "seed": [0]}))
+    by = ["--by", "algorithm"] if command == "compare" else []
+    result = CliRunner().invoke(app, [command, "speed", *by, "--results", str(results), "--final", measure])
+    error = result.exception
+    assert isinstance(error, OrchestrateError)
+    assert f"--final: found {measure!r}, but the time to a threshold is a cost" in str(error)
+    assert error.hint is not None
+    assert error.hint.endswith(f"orchestrate report SWEEP --threshold {level}")
