@@ -111,6 +111,8 @@ def test_one_file_holds_everything_and_pictures_lie_beside_it(results: Path) -> 
         "profile-2.svg",
         "profile-3.svg",
         "speed-1.svg",
+        "threshold-1.svg",
+        "threshold-2.svg",
     ]
     assert page.values("src") == page.values("srcset") == []
     drawn = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["write_matrices", "write_report"]
 
 _FORMER = re.compile(
-    r"(learning|final|generalization|profile|improvement|cost|effects|speed|losses|scaling|crossover|targets"
+    r"(learning|final|generalization|profile|improvement|cost|threshold|effects|speed|losses|scaling|crossover|targets"
     r"|matrix|gap)-[0-9]+\.(png|svg|pdf)|table-[a-z0-9-]+\.(csv|tex)"
 )
 

@@ -17,7 +17,6 @@ from orchestrator.analysis.report.blocks import (
     estimated,
 )
 from orchestrator.analysis.report.plotting import (
-    LINES,
     MOST_PICTURES,
     Draw,
     Picture,
@@ -36,6 +35,8 @@ from orchestrator.analysis.report.plotting import (
 from orchestrator.analysis.stats import Final
 from orchestrator.analysis.variant_ranking import names
 from orchestrator.analysis.verdict.cost_front import CostClass, Costed, Prices, cost_classes
+from orchestrator.analysis.verdict.threshold_front import threshold_classes
+from orchestrator.analysis.verdict.thresholds import TimeToThreshold
 from orchestrator.core.formatting import dollars, duration
 
 if TYPE_CHECKING:
@@ -43,21 +44,38 @@ if TYPE_CHECKING:
 
 # Most variants of a picture, the front among them.
 _MOST_DRAWN = 120
+# Most of them that its legend names: marks can be told apart where lines cannot.
+_MOST_NAMED = 16
 _NOTE = (
     "A variant is on the front if all that return more also cost more; costs within 5 % count as equal. "
     "Returns are interquartile means over seeds, costs medians over runs: dollars where all variants of a "
     "task have a price, else wall time. "
     "Neither says what is more than luck, and wall times depend on machines: see the fairness audit."
 )
+_UNTIL = (
+    "Costs until a return are the wall times and dollars of the table of times to a threshold. A hollow mark "
+    "is a variant of which too few seeds reached it: its cost is more (>) than where the mark stands, so it "
+    "is not on the front."
+)
 
 
-def cost_section(finals: Sequence[Final], prices: Prices) -> Section | None:
+def cost_section(finals: Sequence[Final], prices: Prices, times: Sequence[TimeToThreshold]) -> Section | None:
     """Return the section; ``None`` where no task has two variants with comparable returns and a cost."""
     found = cost_classes(finals, prices)
     if not found:
         return None
-    drawn = [_picture(one, at, small=len(found) > 1) for at, one in enumerate(found[:MOST_PICTURES], 1)]
-    blocks: tuple[Block, ...] = (Gallery(tuple(drawn)), _table(found), Text(_NOTE, note=True))
+    reached = threshold_classes(finals, times)
+    small = len(found) + len(reached) > 1
+    several = (("cost", found), ("threshold", reached))
+    drawn = [
+        _picture(one, f"{name}-{at}", small=small)
+        for name, classes in several
+        for at, one in enumerate(classes[:MOST_PICTURES], 1)
+    ]
+    tasks = [one.task for one in found]
+    drawn.sort(key=lambda one: tasks.index(one.title))
+    note = f"{_NOTE} {_UNTIL}" if reached else _NOTE
+    blocks: tuple[Block, ...] = (Gallery(tuple(drawn)), _table(found), Text(note, note=True))
     return Section("cost", "Return against cost", blocks)
 
 
@@ -86,22 +104,31 @@ def _table(found: Sequence[CostClass]) -> Table:
     return Table("costs", (*heads, *money, *columns("on the front")), tuple(rows))
 
 
-def _picture(found: CostClass, at: int, *, small: bool) -> Picture:
+def _picture(found: CostClass, name: str, *, small: bool) -> Picture:
     labels = _labels(found)
     front = [
         f"{label}: {one.value:.4g} for {_spent(found, one)}"
         for one, label in zip(found.members, labels, strict=True)
         if one.on_front
     ]
+    bounds = [
+        f"{label}: {one.value:.4g} for {_spent(found, one)}"
+        for one, label in zip(found.members, labels, strict=True)
+        if one.censored
+    ]
+    what = "cost" if found.threshold is None else f"the cost of reaching {found.threshold:.4g}"
     return picture(
-        f"cost-{at}",
+        name,
         found.task,
         _draw(found, labels, small=small),
         caption=(
             f"{_shown_of(found)}, with 95 % intervals; the line joins the front: the most return for what it "
             "costs."
         ),
-        alt=f"Final return against cost{about(found.task)}. On the front: {listed(front)}.",
+        alt=(
+            f"Final return against {what}{about(found.task)}. On the front: {listed(front)}."
+            + (f" Not reached: {listed(bounds)}." if bounds else "")
+        ),
         small=small,
     )
 
@@ -114,7 +141,8 @@ def _shown_of(found: CostClass) -> str:
 
 
 def _spent(found: CostClass, one: Costed) -> str:
-    return dollars(found.cost(one)) if found.priced else duration(one.seconds)
+    spent = dollars(found.cost(one)) if found.priced else duration(one.seconds)
+    return f"> {spent}" if one.censored else spent
 
 
 def _in_order(found: CostClass, labels: Sequence[str]) -> list[tuple[Costed, str]]:
@@ -124,8 +152,8 @@ def _in_order(found: CostClass, labels: Sequence[str]) -> list[tuple[Costed, str
 
 def _draw(found: CostClass, labels: Sequence[str], *, small: bool) -> Draw:
     drawn = _in_order(found, labels)[:_MOST_DRAWN]
-    named = drawn[:LINES]
-    told = [short(label) for _, label in named]
+    named = drawn[:_MOST_NAMED]
+    told = [short(label) + (f" ({_spent(found, one)})" if one.censored else "") for one, label in named]
     scale, unit = (1.0, "US dollars") if found.priced else _unit([one.seconds for one in found.members])
 
     def draw(theme: Theme) -> Figure:
@@ -146,9 +174,12 @@ def _draw(found: CostClass, labels: Sequence[str], *, small: bool) -> Draw:
                 linestyle="",
                 marker=marker(group.number, group.side),
                 markersize=8 if one.on_front else 5,
+                markerfacecolor=theme.paper if one.censored else colour,
             )
         heading(on, found.task, small=small)
-        on.set_xlabel(f"{'cost' if found.priced else 'wall time'} of a run ({unit})")
+        what = "cost" if found.priced else "wall time"
+        until = "of a run" if found.threshold is None else f"until a return of {found.threshold:.4g}"
+        on.set_xlabel(f"{what} {until} ({unit})")
         on.set_ylabel("final return")
         from_zero_or_log(on, [found.cost(one) / scale for one in found.members])
         legend(figure, [handles[id(one)] for one, _ in named], told, small=small)

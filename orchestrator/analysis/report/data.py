@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.compare import prices
 from orchestrator.analysis.report.tables import Row
 from orchestrator.analysis.stats import Curve, Final, Group, curves, final_returns, groups
 from orchestrator.analysis.summary import SpeedSummary, speeds
+from orchestrator.analysis.verdict.cost_front import Prices
 from orchestrator.analysis.verdict.fairness import Check, audit
 from orchestrator.analysis.verdict.leaders import Answer, answers
+from orchestrator.analysis.verdict.thresholds import TimeToThreshold, times_to_threshold
 from orchestrator.rundir import SweepDir
 
 
@@ -54,6 +57,16 @@ class ReportData:
     def answers(self) -> list[Answer]:
         """Which variants lead, over all tasks and in each."""
         return answers(self.finals)
+
+    @cached_property
+    def prices(self) -> Prices:
+        """What an hour of each run costs, where that is known."""
+        return prices(self.sweep_dirs)
+
+    @cached_property
+    def times(self) -> list[TimeToThreshold]:
+        """When the runs of each group reached the threshold of their task."""
+        return times_to_threshold(self.collected, self.finals, self.prices, self.collected.threshold)
 
     @property
     def returning(self) -> list[Final]:

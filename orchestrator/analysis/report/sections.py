@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count, islice
 
-from orchestrator.analysis.compare import KeyComparison, compare_by, prices, target_comparisons
+from orchestrator.analysis.compare import KeyComparison, compare_by, target_comparisons
 from orchestrator.analysis.compare.axis import SWEEP
 from orchestrator.analysis.compare.wording import notes, verdict
 from orchestrator.analysis.evaluation_matrix import latest_matrices
@@ -55,7 +55,6 @@ from orchestrator.analysis.variant_ranking import overall_profiles, task_profile
 from orchestrator.analysis.verdict.evidence import evidence
 from orchestrator.analysis.verdict.fairness import red_flags
 from orchestrator.analysis.verdict.leaders import countable
-from orchestrator.analysis.verdict.thresholds import times_to_threshold
 from orchestrator.core.labels import labeller
 from orchestrator.core.progress import counted
 from orchestrator.planning.throughput.measure import PROVISIONAL
@@ -102,8 +101,7 @@ def _first(found: Iterable[Picture]) -> list[Picture]:
 
 def _answer(data: ReportData) -> Section | None:
     flags = red_flags(data.audit)
-    spent = prices(data.sweep_dirs)
-    return answer_section(data.groups, data.finals, data.answers, spent, data.collected.final, flags)
+    return answer_section(data.groups, data.finals, data.answers, data.prices, data.collected.final, flags)
 
 
 def _evidence(data: ReportData) -> Section | None:
@@ -111,7 +109,7 @@ def _evidence(data: ReportData) -> Section | None:
 
 
 def _cost(data: ReportData) -> Section | None:
-    return cost_section(data.returning, prices(data.sweep_dirs))
+    return cost_section(data.returning, data.prices, data.times)
 
 
 def _effects(data: ReportData) -> Section | None:
@@ -136,7 +134,7 @@ def _sweeps(data: ReportData) -> Section | None:
     if alike:
         blocks.append(Text(f"The same in all: {alike}.", note=True))
     present = {row[SWEEP] for row in data.rows if row["in_grid"]}
-    found = compare_by(data.collected, SWEEP, prices=prices(data.sweep_dirs)) if len(present) > 1 else None
+    found = compare_by(data.collected, SWEEP, prices=data.prices) if len(present) > 1 else None
     if found is None or not any(one.comparable for one in found.combinations):
         blocks.append(Text("No variant of a task is finished in two of these sweeps."))
     else:
@@ -184,7 +182,7 @@ def _learning(data: ReportData) -> Section:
     if not found:
         return drawn
     lines = charted(data.curves)
-    blocks: list[Block] = [Chart(chart_data(lines, prices(data.sweep_dirs)))]
+    blocks: list[Block] = [Chart(chart_data(lines, data.prices))]
     if left := len(data.curves) - len(lines):
         blocks.append(Text(f"{left:,} more lines are left out, those with the lowest returns.", note=True))
     return Section("learning", "Learning", (*blocks, Folded("As pictures, for paper", drawn.blocks)))
@@ -279,9 +277,7 @@ _PAIRS = (
 
 
 def _thresholds(data: ReportData) -> Section | None:
-    threshold = data.collected.threshold
-    found = times_to_threshold(data.collected, data.finals, prices(data.sweep_dirs), threshold)
-    return threshold_section(found, chosen=threshold is not None)
+    return threshold_section(data.times, chosen=data.collected.threshold is not None)
 
 
 def _baselines(data: ReportData) -> Section | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -24,13 +24,15 @@ class Costed:
     """A variant in a task with the medians over its runs.
 
     ``seconds``: wall time of a run, ``dollars``: its price, ``None`` where unknown. ``on_front``: no variant
-    of its class returns more for about as much or less, or as much for less.
+    of its class returns more for about as much or less, or as much for less. ``censored``: the cost is more
+    than that, by how much is unknown, so that it is on no front.
     """
 
     final: Final
     seconds: float
     dollars: float | None
     on_front: bool = False
+    censored: bool = False
 
     @property
     def value(self) -> float:
@@ -41,10 +43,14 @@ class Costed:
 
 @dataclass(frozen=True)
 class CostClass:
-    """Variants of a task with returns that can be ranked, the cheapest first; dollars if all are priced."""
+    """Variants of a task with returns that can be ranked, the cheapest first; dollars if all are priced.
+
+    ``threshold``: costs are those until this return; ``None`` for costs of whole runs.
+    """
 
     task: str
     members: tuple[Costed, ...]
+    threshold: float | None = None
 
     @property
     def priced(self) -> bool:
@@ -58,14 +64,22 @@ class CostClass:
 
 def cost_classes(finals: Sequence[Final], prices: Prices) -> list[CostClass]:
     """Return every class of two variants or more with a final return and a wall time, by task."""
-    found = []
+    return [
+        with_front(CostClass(task, members))
+        for task, members in rankable(finals, lambda final: _costed(final, prices))
+    ]
+
+
+def rankable(
+    finals: Sequence[Final], costed: Callable[[Final], Costed | None]
+) -> Iterator[tuple[str, tuple[Costed, ...]]]:
+    """Yield task and members of every class of two variants or more that can be ranked and have a cost."""
     for task in dict.fromkeys(final.group.task for final in finals):
         own = [final for final in finals if final.group.task == task and final.estimate is not None]
         for members in classes((final, final.terms) for final in own):
-            costed = [one for final in members if (one := _costed(final, prices)) is not None]
-            if len(costed) > 1:
-                found.append(_with_front(CostClass(task, tuple(costed))))
-    return found
+            found = tuple(one for final in members if (one := costed(final)) is not None)
+            if len(found) > 1:
+                yield task, found
 
 
 def dollars_of(row: Mapping[str, Any], prices: Prices) -> float | None:
@@ -87,15 +101,19 @@ def _costed(final: Final, prices: Prices) -> Costed | None:
     )
 
 
-def _with_front(found: CostClass) -> CostClass:
-    """Sort by cost; mark each that no variant as cheap exceeds, and that no cheaper one equals."""
-    in_order = sorted(found.members, key=lambda one: (found.cost(one), -one.value))
-    costs = [found.cost(one) for one in in_order]
-    highest = [-math.inf, *accumulate((one.value for one in in_order), max)]
+def with_front(found: CostClass) -> CostClass:
+    """Sort by cost; mark each that no variant as cheap exceeds, and that no cheaper one equals.
+
+    Variants with a censored cost come last, and neither are on the front nor keep another off it.
+    """
+    in_order = sorted(found.members, key=lambda one: (one.censored, found.cost(one), -one.value))
+    known = [one for one in in_order if not one.censored]
+    costs = [found.cost(one) for one in known]
+    highest = [-math.inf, *accumulate((one.value for one in known), max)]
 
     def on_front(one: Costed) -> bool:
         as_cheap = highest[bisect_right(costs, _EQUAL_COST * found.cost(one))]
         cheaper = highest[bisect_left(costs, found.cost(one) / _EQUAL_COST)]
-        return cheaper < one.value >= as_cheap
+        return not one.censored and cheaper < one.value >= as_cheap
 
-    return CostClass(found.task, tuple(replace(one, on_front=on_front(one)) for one in in_order))
+    return replace(found, members=tuple(replace(one, on_front=on_front(one)) for one in in_order))

@@ -51,7 +51,7 @@ class FinalMeasure:
         if (found := _THRESHOLD.fullmatch(text)) is not None:
             raise OrchestrateError(
                 f"--final: found {text!r}, but the time to a threshold is a cost, not a return",
-                hint=f"for a table of these times: orchestrate report SWEEP --threshold {found[1] or 'RETURN'}",
+                hint=f"for these times: orchestrate report SWEEP --threshold {found[1] or 'RETURN'}",
             )
         raise OrchestrateError(
             f"--final: found {text!r}, expected last, mean:K or area",

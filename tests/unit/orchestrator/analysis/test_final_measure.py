@@ -190,7 +190,8 @@ def test_an_unknown_measure_is_refused(results: Path, measure: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("measure", "level"), [("threshold", "RETURN"), ("threshold:-1.5", "-1.5"), ("time-to-threshold", "RETURN")]
+    ("measure", "level"),
+    [("threshold", "RETURN"), ("threshold:-1.5", "-1.5"), ("time-to-threshold", "RETURN")],
 )
 @pytest.mark.parametrize("command", ["collect", "report", "compare"])
 def test_a_time_to_a_threshold_is_refused_with_the_command_that_shows_it(

@@ -10,7 +10,11 @@ from typer.testing import CliRunner
 
 from benchmarks.synthetic import EVAL, create_sweep, finish, matrix_runs
 from orchestrator.analysis.collect import collect
+from orchestrator.analysis.report.cost_figures import cost_section
+from orchestrator.analysis.report.plotting import LIGHT
 from orchestrator.analysis.stats import final_returns, groups
+from orchestrator.analysis.verdict.cost_front import CostClass
+from orchestrator.analysis.verdict.threshold_front import threshold_classes
 from orchestrator.analysis.verdict.thresholds import TimeToThreshold, times_to_threshold
 from orchestrator.rundir import Row, SweepDir
 from orchestrator.ui.cli import app
@@ -67,6 +71,65 @@ def test_the_page_shows_what_is_censored_as_censored(results: Path) -> None:
     assert "90% of the way" in page
     assert CliRunner().invoke(app, [*command, "--threshold", "3"]).exit_code == 0
     assert "The threshold is the one of --threshold." in (sweep.report / "index.html").read_text()
+
+
+def fronts(sweep: SweepDir, dollars_per_hour: dict[str, float] | None = None) -> list[CostClass]:
+    collected = collect([sweep])
+    hourly = {
+        (sweep.name, row["run_id"]): dollars_per_hour[row["algorithm"]]
+        for row in collected.runs.iter_rows(named=True)
+        if dollars_per_hour is not None
+    }
+    finals = final_returns(groups(collected), intervals=False)
+    return threshold_classes(finals, times_to_threshold(collected, finals, hourly, 9.0))
+
+
+def told(found: CostClass) -> list[tuple[str, float, bool, bool]]:
+    return [
+        (one.final.group.point["algorithm"], round(found.cost(one), 9), one.censored, one.on_front)
+        for one in found.members
+    ]
+
+
+def test_a_variant_that_did_not_reach_the_threshold_is_a_bound_and_on_no_front(results: Path) -> None:
+    """In dollars its bound is the lowest cost of all."""
+    steps = {"fast": [4, 5, 6], "slow": [10, 10, 10], "lucky": [2, None, None]}
+    sweep = sweep_of(results, steps)
+    (found,) = fronts(sweep)
+    assert not found.priced
+    assert found.threshold == 9
+    assert told(found) == [
+        ("fast", 300, False, True),
+        ("slow", 600, False, False),
+        ("lucky", 1200, True, False),
+    ]
+    in_seconds, in_dollars = fronts(sweep, {"fast": 60.0, "slow": 6.0, "lucky": 1.0})
+    assert told(in_seconds) == told(found)
+    assert told(in_dollars) == [
+        ("slow", 1, False, True),
+        ("fast", 5, False, False),
+        ("lucky", round(1 / 3, 9), True, False),
+    ]
+
+
+def test_nobody_at_the_threshold_is_no_front(results: Path) -> None:
+    assert fronts(sweep_of(results, {"fast": [None], "slow": [None]})) == []
+
+
+def test_a_bound_is_drawn_hollow_and_named_with_its_sign(results: Path) -> None:
+    collected = collect([sweep_of(results, {"fast": [4, 5, 6], "slow": [8, 9, 9], "lucky": [2, None, None]})])
+    finals = final_returns(groups(collected), intervals=False)
+    section = cost_section(finals, {}, times_to_threshold(collected, finals, {}, 9.0))
+    assert section is not None
+    _, drawn = section.pictures
+    (on,) = drawn.draw(LIGHT).axes
+    marks = {mark.get_xdata()[0]: mark for mark in on.lines if len(mark.get_xdata()) == 1}  # type: ignore[index,arg-type]
+    hollow = {at: mark.get_markerfacecolor() == LIGHT.paper for at, mark in marks.items()}
+    assert hollow == {5.0: False, 9.0: False, 20.0: True}
+    assert "Not reached: lucky: 3.333 for > 20:00" in drawn.alt
+    assert "On the front: fast: 10 for 5:00." in drawn.alt
+    legend = [text.get_text() for text in on.figure.legends[0].get_texts()]
+    assert "lucky (> 20:00)" in legend
 
 
 def test_no_number_is_no_threshold(results: Path) -> None:
