@@ -421,7 +421,8 @@ def test_a_sweep_against_another_from_five_seeds_on_and_only_where_returns_came_
         sweeps.append(create_sweep(results, name, runs))
         for run in runs:
             rows = training_rows(run, lengths[run.overrides["algorithm"] == "iql"])
-            finish(sweeps[-1].run(run.run_id), run, rows, final_return=level + run.seed)
+            speed = {"training_fps": 300.0 + level * (run.seed + 10), "end_to_end_fps": 200.0}
+            finish(sweeps[-1].run(run.run_id), run, rows, final_return=level + run.seed, speed=speed)
     page = page_of(sweeps, results / "report")
     head, *rows = rows_of(page, "comparisons by sweep")
     mappo, iql = [
@@ -431,6 +432,12 @@ def test_a_sweep_against_another_from_five_seeds_on_and_only_where_returns_came_
     ]
     assert [row[0] for row in rows[:4]] == ["mappo", "mappo", "iql", "iql"]
     assert mappo.startswith("0.82 [")
+    told = csv.DictReader((results / "report" / "table-comparisons-by-sweep.csv").read_text().splitlines())
+    (numbers,) = [row for row in told if (row["combination"], row["sweep"]) == ("mappo", "after")]
+    value, low, high = (float(numbers[f"P(> before){end}"]) for end in ("", "_low", "_high"))
+    assert mappo == f"{value:.2f} [{low:.2f}, {high:.2f}]"
+    assert len(numbers["speed-up_low"]) > len("1.00"), "with all digits, not those on the page"
+    assert (numbers["return_n"], numbers["runs"], numbers["runs_of"]) == ("5", "5", "5")
     assert iql == "not ranked against each other"
     flag = "not ranked against each other, t: trained for different lengths: 12,000 frames (after mappo, "
     assert page.words.index(flag) < page.words.index("P(> before)")

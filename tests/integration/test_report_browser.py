@@ -157,7 +157,7 @@ def test_files_come_out_of_a_page_that_was_sent_alone(browser: Browser, report: 
     shutil.copy(report, alone)
     page = browser.open(alone, dark=True)
     # A browser saves ten files at once and no more.
-    for name in ("table-groups.csv", "table-runs.csv", "table-variants.csv"):
+    for name in ("table-groups.csv", "table-runs.csv", "table-times-to-a-threshold.csv"):
         beside = report.with_name(name)
         assert alike(page.download(f".files a[href='{name}']", folder), beside.read_text())
         tex = beside.with_suffix(".tex")

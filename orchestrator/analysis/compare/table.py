@@ -30,10 +30,12 @@ _RETURNS = ("final_return", "return_at_equal_frames", "return_at_equal_time")
 
 
 class Shown(NamedTuple):
-    """A table cell: its text, and a number to sort by."""
+    """A table cell: its text, a number to sort by, the ends of its interval, and other facts by name."""
 
     text: str
     value: float | None = None
+    ends: tuple[float, float] | None = None
+    more: tuple[tuple[str, float], ...] = ()
 
 
 NOTHING = "–"
@@ -90,7 +92,7 @@ def _row(found: KeyComparison, one: Combination, cell: ComparedValue, full: bool
     cost = cell.middle(DOLLARS)
     return {
         **_ratio_cells(found, cell),
-        "runs": Shown(counted, cell.n),
+        "runs": Shown(counted, cell.n, more=(("of", total),)),
         _FPS.format("training"): _figure(cell.middle(TRAINING)),
         _FPS.format("end-to-end"): _figure(cell.middle(END_TO_END)),
         _COST: _NOTHING if cost is None else Shown(dollars(cost), cost),
@@ -118,8 +120,9 @@ def _ratio(one: Ratio | None, is_baseline: bool, *, interval: bool = False) -> S
         return _NOTHING
     if is_baseline:
         return Shown("1", 1)
-    known = interval and one.low is not None
-    return Shown(f"{one.value:.2f}" + (f" [{one.low:.2f}, {one.high:.2f}]" if known else ""), one.value)
+    if not interval or one.low is None or one.high is None:
+        return Shown(f"{one.value:.2f}", one.value)
+    return Shown(f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]", one.value, (one.low, one.high))
 
 
 def _times(one: Ratio | None) -> Shown:
@@ -133,7 +136,10 @@ def _figure(value: float | None) -> Shown:
 def _estimate(one: Estimate | None, full: bool) -> Shown:
     if one is None:
         return _NOTHING
-    return Shown(f"{one} (n={one.n})" if full else f"{one.value:.3g}", one.value)
+    if not full:
+        return Shown(f"{one.value:.3g}", one.value)
+    ends = None if one.low is None or one.high is None else (one.low, one.high)
+    return Shown(f"{one} (n={one.n})", one.value, ends, (("n", one.n),))
 
 
 def _chance(cell: ComparedValue, base: ComparedValue | None) -> Shown:
@@ -147,7 +153,9 @@ def _chance(cell: ComparedValue, base: ComparedValue | None) -> Shown:
     if len(classes((one, one.terms) for one in (base, cell))) > 1:
         return Shown(UNRANKED)
     value, low, high = probability_of_improvement([np.array(cell.returns)], [np.array(base.returns)])
-    return Shown(f"{value:.2f} [{low:.2f}, {high:.2f}]", value)
+    assert low is not None
+    assert high is not None
+    return Shown(f"{value:.2f} [{low:.2f}, {high:.2f}]", value, (low, high))
 
 
 # Figures with an interval, of which CSV has three columns.

@@ -39,7 +39,7 @@ def ranking_table(found: Sequence[Ranking]) -> Table:
             Cell(title),
             number(one.estimate.n),
             _estimate(one.estimate, shown),
-            Cell(f"{shown(one.best)}, {' and '.join(one.best_players)}", one.best),
+            _best(one),
             Cell(one.verdict, list(Verdict).index(one.verdict)),
             *([_estimate(one.gap)] if with_gap else []),
         )
@@ -75,7 +75,14 @@ def _titled(found: Sequence[Ranking]) -> Iterator[tuple[Ranking, str]]:
 def _player(one: Ranking, figure: str, player: str) -> Cell:
     value, gap = (one.of.players(name).get(player) for name in (figure, gap_of(figure)))
     told = number(value)
-    return told if gap is None else Cell(f"{told.text} ({index(gap)})", told.sort)
+    return (
+        told if gap is None else Cell(f"{told.text} ({index(gap)})", told.sort, more=(("gap closed", gap),))
+    )
+
+
+def _best(one: Ranking) -> Cell:
+    players = " and ".join(one.best_players)
+    return Cell(f"{shown(one.best)}, {players}", one.best, more=(("player", players),))
 
 
 def frames_table(
@@ -103,8 +110,10 @@ def _frames(found: FramesToThreshold | None) -> tuple[Cell, Cell]:
     interval = found.interval or ()
     value, *ends = (_reached(frames, found.trained) for frames in (found.median, *interval))
     told = f"{value} [{', '.join(ends)}]" if any(map(math.isfinite, interval)) else value
-    return Cell(told, found.median, ends=found.interval), Cell(
-        f"{found.reached} of {counted(len(found.frames), 'seed')}", found.reached
+    seeds = len(found.frames)
+    return (
+        Cell(told, found.median, ends=found.interval, bound=found.trained),
+        Cell(f"{found.reached} of {counted(seeds, 'seed')}", found.reached, more=(("of", seeds),)),
     )
 
 
@@ -142,8 +151,9 @@ def _range(found: EvaluatedSweep, figure: str, player: str) -> Cell:
     values = [value for one in found.groups if (value := one.players(figure).get(player)) is not None]
     if not values:
         return Cell(MISSING)
-    ends = dict.fromkeys(index(value) for value in (min(values), max(values)))
-    return Cell(" to ".join(ends), median(values))
+    lowest, highest = min(values), max(values)
+    ends = dict.fromkeys(map(index, (lowest, highest)))
+    return Cell(" to ".join(ends), median(values), ends=(lowest, highest))
 
 
 def group_titles(found: Sequence[Group]) -> list[str]:

@@ -99,7 +99,8 @@ class Cell:
     """A table cell: its text, a number to sort by, and a text on hover.
 
     ``state``: the run state that it names, for choosing rows. ``source``: commands to be copied. ``ends``: of
-    the interval around the number.
+    the interval around the number. ``bound``: what the number, or an end, is more than where it is infinite.
+    ``more``: other facts in the text, by the names that their columns of a CSV file end with.
     """
 
     text: str
@@ -108,6 +109,15 @@ class Cell:
     state: str = ""
     source: bool = False
     ends: tuple[float, float] | None = None
+    bound: float | None = None
+    more: tuple[tuple[str, float | str], ...] = ()
+
+    @property
+    def more_text(self) -> str:
+        """The bound and the other facts as a page has them: ``bound:20000;of:5``."""
+        bound = [] if self.bound is None or math.isinf(self.bound) else [("bound", self.bound)]
+        told = (*bound, *self.more)
+        return ";".join(f"{name}:{fact if isinstance(fact, str) else f'{fact:.9g}'}" for name, fact in told)
 
     @property
     def key(self) -> str:
@@ -134,10 +144,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """A column's heading; ``numeric`` for a column of numbers."""
+    """A column's heading; ``numeric`` for a column of numbers. ``unit``: of its numbers in a CSV file."""
 
     name: str
     numeric: bool = False
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -200,6 +211,11 @@ def columns(*names: str) -> tuple[Column, ...]:
     return tuple(Column(name.removeprefix("#"), name.startswith("#")) for name in names)
 
 
+def time_column(name: str) -> Column:
+    """Return a column of times, which are seconds in a CSV file."""
+    return Column(name, numeric=True, unit="s")
+
+
 def safe_json(value: Any) -> str:
     """Return JSON that ends no script element of a page."""
     told = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -207,6 +223,11 @@ def safe_json(value: Any) -> str:
 
 
 # Values as cells and text
+
+
+def part(number: float, of: float) -> Cell:
+    """Return a number of so many as a cell: ``2 of 5``."""
+    return Cell(f"{number} of {of}", number, more=(("of", of),))
 
 
 def number(value: float | None) -> Cell:

@@ -15,6 +15,7 @@ from orchestrator.analysis.report.blocks import (
     Text,
     columns,
     estimated,
+    time_column,
 )
 from orchestrator.analysis.report.plotting import (
     MOST_PICTURES,
@@ -99,7 +100,7 @@ def _table(found: Sequence[CostClass]) -> Table:
                     Cell("yes" if one.on_front else "no"),
                 )
             )
-    heads = columns("task", "group", "#final return, IQM [95 %]", "#wall time of a run")
+    heads = (*columns("task", "group", "#final return, IQM [95 %]"), time_column("wall time of a run"))
     money = columns("#dollars of a run") if priced else ()
     return Table("costs", (*heads, *money, *columns("on the front")), tuple(rows))
 

@@ -43,27 +43,40 @@ const svgFile = svg => inLight(colour => {
     const heads = [...table.tHead?.rows[0].cells ?? []], rows = [...table.tBodies[0].rows].filter(row => !row.hidden);
     return {
       heads: heads.map(head => head.textContent),
+      units: heads.map(head => head.dataset.unit),
       numeric: heads.map(head => head.classList.contains("number")),
       rows: rows.map(row => [...row.cells]),
     };
   };
   const escaped = text => FORMULA.test(text) && !NUMBER.test(text) ? "'" + text : text;
   const quoted = text => /[",\n\r]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
-  const columnsOf = (cell, numeric, span) => {
-    const text = cell.textContent, plain = text.replaceAll(",", ""), sort = cell.dataset.sort;
-    if (span) return [text === MISSING ? "" : sort ?? (NUMBER.test(plain) ? plain : text), ...(cell.dataset.ends ?? " ").split(" ")].map(infinite);
-    if (NUMBER.test(plain) && (sort !== undefined || numeric)) return [sort ?? plain];
-    return [numeric && text === MISSING ? "" : escaped(text)];
+  // What a cell says, by what the name of its column ends with.
+  const factsOf = (cell, numeric) => {
+    const text = cell.textContent, plain = text.replaceAll(",", ""), {sort, ends, more} = cell.dataset;
+    const isNumber = NUMBER.test(plain), known = numeric ? sort !== undefined || isNumber : sort !== undefined && isNumber;
+    const facts = {"": known ? sort ?? plain : numeric && text === MISSING ? "" : escaped(text)};
+    if (ends) [facts.low, facts.high] = ends.split(" ").map(end => end.replace(/^(-?)inf$/, "$1Infinity"));
+    const {bound, ...others} = Object.fromEntries((more ? more.split(";") : []).map(one => one.split(":")));
+    if (bound !== undefined) for (const suffix of Object.keys(facts)) if (facts[suffix] === "Infinity") {
+      facts[suffix] = bound;
+      facts[suffix ? suffix + "_sign" : "sign"] = ">";
+    }
+    return {...facts, ...others};
   };
-  const infinite = text => text.replace(/^(-?)inf$/, "$1Infinity");
+  const ORDER = ["", "sign", "low", "low_sign", "high", "high_sign"];
   const csv = table => {
-    const {heads, numeric, rows} = content(table), width = Math.max(heads.length, ...rows.map(row => row.length));
-    const spans = Array.from({length: width}, (_, at) => rows.some(row => row[at]?.dataset.ends));
-    const names = heads.flatMap((head, at) => {
-      const name = escaped(spans[at] ? head.replace(/ \[95 %\]$/, "") : head);
-      return spans[at] ? [name, name + "_low", name + "_high"] : [name];
+    const {heads, units, numeric, rows} = content(table), width = Math.max(heads.length, ...rows.map(row => row.length));
+    const facts = rows.map(row => row.map((cell, at) => factsOf(cell, numeric[at] ?? false)));
+    const suffixes = Array.from({length: width}, (_, at) => {
+      const used = new Set([...facts.flatMap(row => Object.keys(row[at] ?? {})), ""]);
+      return [...ORDER.filter(one => used.has(one)), ...[...used].filter(one => !ORDER.includes(one))];
     });
-    const told = rows.map(row => row.flatMap((cell, at) => columnsOf(cell, numeric[at] ?? false, spans[at])));
+    const names = heads.flatMap((head, at) => {
+      const bare = suffixes[at].includes("low") ? head.replace(/ \[\d+ %\]$/, "") : head;
+      const name = escaped(units[at] ? bare + " (" + units[at] + ")" : bare);
+      return suffixes[at].map(suffix => suffix ? name + "_" + suffix : name);
+    });
+    const told = facts.map(row => row.flatMap((one, at) => suffixes[at].map(suffix => one[suffix] ?? "")));
     return [...(heads.length ? [names] : []), ...told].map(row => row.map(quoted).join(",") + "\n").join("");
   };
 

@@ -16,6 +16,7 @@ from orchestrator.analysis.report.blocks import (
     Text,
     columns,
     number,
+    part,
 )
 from orchestrator.analysis.report.plotting import (
     BARS,
@@ -70,7 +71,7 @@ def _table(found: Sequence[KeyEffect]) -> Table:
             Cell(_text(one)),
             number(one.mean),
             Cell(f"{one.wins:.2f}", one.wins),
-            Cell(f"{one.best_in} of {one.combinations}", one.best_in),
+            part(one.best_in, one.combinations),
         )
         for effect in found
         for one in effect.values
@@ -94,13 +95,13 @@ def _pictures(found: Sequence[KeyEffect]) -> list[Picture]:
             if effect.task == task
             for one in effect.values
         ]
-        for part, title in parts(lines, BARS, task):
-            said = [f"{label}: {one.wins:.2f}" for label, one in part]
+        for lot, title in parts(lines, BARS, task):
+            said = [f"{label}: {one.wins:.2f}" for label, one in lot]
             drawn.append(
                 picture(
                     f"effects-{len(drawn) + 1}",
                     title,
-                    _draw(part, title, small=len(tasks) > 1),
+                    _draw(lot, title, small=len(tasks) > 1),
                     caption="The chance that a run with this value returns more than one with another value.",
                     alt=f"Effect of each key{about(task)}, as a chance to return more. {listed(said)}.",
                     small=len(tasks) > 1,
@@ -109,15 +110,15 @@ def _pictures(found: Sequence[KeyEffect]) -> list[Picture]:
     return drawn
 
 
-def _draw(part: Sequence[tuple[str, ValueEffect]], title: str, *, small: bool) -> Draw:
+def _draw(lot: Sequence[tuple[str, ValueEffect]], title: str, *, small: bool) -> Draw:
     def draw(theme: Theme) -> Figure:
-        figure, on = axes(1.1 + 0.34 * len(part), small=small)
-        for row, (_, one) in enumerate(part):
+        figure, on = axes(1.1 + 0.34 * len(lot), small=small)
+        for row, (_, one) in enumerate(lot):
             on.hlines(row, 0.5, one.wins, color=theme.lines[0], linewidth=5, alpha=0.37)
             on.plot(one.wins, row, "o", color=theme.lines[0], markersize=6)
         on.axvline(0.5, color=theme.ink, linewidth=0.8, linestyle=":")
         heading(on, title, small=small)
-        rows(on, [short(label) for label, _ in part], 22 if small else 34)
+        rows(on, [short(label) for label, _ in lot], 22 if small else 34)
         on.set_xlim(-0.02, 1.02)
         on.set_xlabel("chance to return more than with another value")
         return figure

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from orchestrator.analysis import csv_export
 from orchestrator.analysis.report.blocks import (
@@ -59,34 +60,57 @@ def stem_of(name: str) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """Return a table as CSV; numbers keep all digits, and intervals have columns of their own."""
+    """Return a table as CSV; numbers keep all digits, and what else a cell says has columns of its own.
+
+    A column ``time`` of intervals is followed by ``time_low`` and ``time_high``. Where a number is no more
+    than a bound, ``time_sign`` has ``>``.
+    """
+    width = len(table.columns) or max(map(len, table.rows), default=0)
+    heads = table.columns or (Column(""),) * width
+    rows = [[_facts(cell, head.numeric) for cell, head in zip(row, heads, strict=True)] for row in table.rows]
+    suffixes = [_suffixes(row[at] for row in rows) for at in range(width)]
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    spans = [any(cell.ends for cell in cells) for cells in zip(*table.rows, strict=True)]
-    spans = spans or [False] * len(table.columns)
     if table.columns:
-        named = zip(table.columns, spans, strict=True)
-        writer.writerow([name for column, span in named for name in _names(column, span)])
-    numeric = [column.numeric for column in table.columns] or [False] * len(spans)
-    for row in table.rows:
-        cells = zip(row, numeric, spans, strict=True)
-        writer.writerow([text for cell, number, span in cells for text in _texts(cell, number, span)])
+        named = zip(table.columns, suffixes, strict=True)
+        writer.writerow([name for column, own in named for name in _names(column, own)])
+    for row in rows:
+        cells = zip(row, suffixes, strict=True)
+        writer.writerow([facts.get(suffix, "") for facts, own in cells for suffix in own])
     return file.getvalue()
 
 
-def _names(column: Column, span: bool) -> list[str]:
-    name = str(csv_export.cell(column.name.removesuffix(" [95 %]") if span else column.name))
-    return [name, f"{name}_low", f"{name}_high"] if span else [name]
+# Of the columns that a column with intervals and bounds becomes.
+_ORDER = ("", "sign", "low", "low_sign", "high", "high_sign")
 
 
-def _texts(cell: Cell, numeric: bool, span: bool) -> list[str]:
-    """Return the cell's columns: a number with all digits where the text is no more than that number."""
-    if span:
-        ends = cell.ends or (None, None)
-        return ["" if cell.text == MISSING else cell.key or cell.text, *map(number_text, ends)]
-    if cell.sort is not None and _is_number(cell.text):
-        return [cell.key]
-    return ["" if numeric and cell.text == MISSING else str(csv_export.cell(cell.text))]
+def _suffixes(found: Iterable[Mapping[str, str]]) -> list[str]:
+    """Return what the columns end with that these cells need."""
+    used = dict.fromkeys(suffix for facts in found for suffix in facts) | {"": None}
+    return [*(one for one in _ORDER if one in used), *(one for one in used if one not in _ORDER)]
+
+
+def _names(column: Column, suffixes: Sequence[str]) -> list[str]:
+    name = _SPAN.sub("", column.name) if "low" in suffixes else column.name
+    name = str(csv_export.cell(f"{name} ({column.unit})" if column.unit else name))
+    return [f"{name}_{suffix}" if suffix else name for suffix in suffixes]
+
+
+_SPAN = re.compile(r" \[\d+ %\]$")
+
+
+def _facts(cell: Cell, numeric: bool) -> dict[str, str]:
+    """Return what the cell says by suffix; in a column of numbers its number, with all digits."""
+    known = cell.sort is not None and (numeric or _is_number(cell.text))
+    missing = numeric and cell.text == MISSING
+    facts = {"": cell.key if known else "" if missing else str(csv_export.cell(cell.text))}
+    if cell.ends is not None:
+        facts |= {"low": number_text(cell.ends[0]), "high": number_text(cell.ends[1])}
+    if cell.bound is not None and not math.isinf(cell.bound):
+        for suffix in [one for one, text in facts.items() if text == number_text(math.inf)]:
+            facts[suffix] = number_text(cell.bound)
+            facts[f"{suffix}_sign".lstrip("_")] = ">"
+    return facts | {name: one if isinstance(one, str) else number_text(one) for name, one in cell.more}
 
 
 def _is_number(text: str) -> bool:

@@ -6,25 +6,36 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from orchestrator.analysis.report.blocks import Block, Cell, Section, Table, Text, columns
+from orchestrator.analysis.report.blocks import (
+    MISSING,
+    Block,
+    Cell,
+    Section,
+    Table,
+    Text,
+    columns,
+    time_column,
+)
 from orchestrator.core.formatting import dollars, duration
 from orchestrator.planning.estimate import Range
 from orchestrator.planning.predictions import Prediction, bills, rates
 from orchestrator.rundir import SweepDir
 
-_NOT_KNOWN = "–"
 _NOTE = (
     "Predicted: at submission. Actual: from the first worker's start to the last worker's end; dollars by "
     "the time of jobs and the price at submission, repeated work included."
 )
 
 
+_Row = tuple[Cell, ...]
+
+
 @dataclass(frozen=True)
 class Money:
-    """Rows of text: prediction and actual cost of each submission, and the rate of each target."""
+    """Rows of cells: prediction and actual cost of each submission, and the rate of each target."""
 
-    submissions: tuple[tuple[str, ...], ...]
-    targets: tuple[tuple[str, ...], ...]
+    submissions: tuple[_Row, ...]
+    targets: tuple[_Row, ...]
 
 
 def money_section(sweep_dirs: Iterable[SweepDir]) -> Section | None:
@@ -33,31 +44,23 @@ def money_section(sweep_dirs: Iterable[SweepDir]) -> Section | None:
     if not money.submissions:
         return None
     blocks: list[Block] = [
-        _plain(
-            "submissions",
-            money.submissions,
-            "submission (UTC)",
-            "target",
-            "#runs",
-            "#time predicted [80 %]",
-            "#actual",
-            "#of it",
-            "#dollars predicted [80 %]",
-            "#actual",
-            "#of it",
-        ),
+        Table("submissions", _SUBMISSIONS, money.submissions, headed=True),
         Text(_NOTE, note=True),
     ]
     if money.targets:
-        names = ("target", "#dollars", "#frames", "#dollars for a million frames")
-        blocks.append(_plain("prices", money.targets, *names))
+        heads = columns("target", "#dollars", "#frames", "#dollars for a million frames")
+        blocks.append(Table("prices", heads, money.targets, headed=True))
     else:
         blocks.append(Text("The cost is unknown: no profile sets price_per_hour."))
     return Section("money", "Time and money", tuple(blocks))
 
 
-def _plain(name: str, rows: Iterable[Sequence[str]], *heads: str) -> Table:
-    return Table(name, columns(*heads), tuple(tuple(map(Cell, row)) for row in rows), headed=True)
+_SUBMISSIONS = (
+    *columns("submission (UTC)", "target", "#runs"),
+    time_column("time predicted [80 %]"),
+    time_column("actual time"),
+    *columns("#of that predicted", "#dollars predicted [80 %]", "#actual dollars", "#of those predicted"),
+)
 
 
 def money_of(sweep_dirs: Iterable[SweepDir]) -> Money:
@@ -66,42 +69,53 @@ def money_of(sweep_dirs: Iterable[SweepDir]) -> Money:
     return Money(tuple(map(_submission, found)), _targets(found))
 
 
-def _submission(bill: Prediction) -> tuple[str, ...]:
+def _submission(bill: Prediction) -> _Row:
     assert bill.seconds is not None
     spent = bill.dollars
-    unfinished = "" if bill.over else ", so far"
     return (
-        f"{bill.sweep}, {datetime.fromtimestamp(bill.time, UTC):%Y-%m-%d %H:%M}",
-        bill.target,
-        str(bill.runs),
-        _shown(bill.predicted, duration),
-        duration(bill.seconds) + unfinished,
+        Cell(f"{bill.sweep}, {datetime.fromtimestamp(bill.time, UTC):%Y-%m-%d %H:%M}"),
+        Cell(bill.target),
+        Cell(str(bill.runs), bill.runs),
+        _predicted(bill.predicted, duration),
+        _actual(bill.seconds, duration, over=bill.over),
         _ratio(bill.seconds, bill.predicted),
-        _shown(bill.dollars_predicted, dollars),
-        _NOT_KNOWN if spent is None else dollars(spent) + unfinished,
-        _NOT_KNOWN if spent is None else _ratio(spent, bill.dollars_predicted),
+        _predicted(bill.dollars_predicted, dollars),
+        Cell(MISSING) if spent is None else _actual(spent, dollars, over=bill.over),
+        Cell(MISSING) if spent is None else _ratio(spent, bill.dollars_predicted),
     )
 
 
-def _targets(found: Sequence[Prediction]) -> tuple[tuple[str, ...], ...]:
+def _targets(found: Sequence[Prediction]) -> tuple[_Row, ...]:
     return tuple(
         (
-            rate.target,
-            dollars(rate.dollars),
-            f"{rate.frames:,}",
-            _NOT_KNOWN if rate.per_million is None else dollars(rate.per_million),
+            Cell(rate.target),
+            Cell(dollars(rate.dollars), rate.dollars),
+            Cell(f"{rate.frames:,}", rate.frames),
+            Cell(MISSING) if rate.per_million is None else Cell(dollars(rate.per_million), rate.per_million),
         )
         for rate in rates(found)
     )
 
 
-def _shown(found: Range | None, show: Callable[[float], str]) -> str:
-    return _NOT_KNOWN if found is None else f"{show(found.mid)} [{show(found.low)}, {show(found.high)}]"
+def _predicted(found: Range | None, show: Callable[[float], str]) -> Cell:
+    if found is None:
+        return Cell(MISSING)
+    text = f"{show(found.mid)} [{show(found.low)}, {show(found.high)}]"
+    return Cell(text, found.mid, ends=(found.low, found.high))
 
 
-def _ratio(actual: float, predicted: Range | None) -> str:
+def _actual(value: float, show: Callable[[float], str], *, over: bool) -> Cell:
+    return _noted(show(value), value, "" if over else "so far")
+
+
+def _ratio(actual: float, predicted: Range | None) -> Cell:
     """Return the actual as a share of the prediction, and whether it lies outside the predicted range."""
     if predicted is None or predicted.mid <= 0:
-        return _NOT_KNOWN
+        return Cell(MISSING)
     inside = predicted.low <= actual <= predicted.high
-    return f"{actual / predicted.mid:.0%}{'' if inside else ', outside the range'}"
+    share = actual / predicted.mid
+    return _noted(f"{share:.0%}", share, "" if inside else "outside the range")
+
+
+def _noted(text: str, value: float, note: str) -> Cell:
+    return Cell(f"{text}, {note}", value, more=(("note", note),)) if note else Cell(text, value)

@@ -318,7 +318,7 @@ _SPEEDS = (
     "throughput: frames per second of wall time, with evaluations, logs and checkpoints; it predicts time "
     "and money. Both are sums over each run's steady window: without the first iteration of every "
     "attempt, and from one evaluation to another, so that they do not depend on where a run ended. A "
-    "program that reports no timers has no training throughput; then min – max are of the other."
+    "program that reports no timers has no training throughput; then min and max are of the other."
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
@@ -27,7 +26,6 @@ from orchestrator.analysis.report.blocks import (
     estimated,
     number,
     share,
-    shown,
 )
 from orchestrator.analysis.stats import Final, Group, known, middle
 from orchestrator.analysis.summary import SpeedSummary, hardware, is_provisional, machine
@@ -96,7 +94,9 @@ _THROUGHPUTS = ("#training frames/s", "#end-to-end frames/s")
 def _end_to_end(values: Sequence[float], provisional: bool) -> Cell:
     """Return the median of these throughputs, with an asterisk if it is provisional."""
     told = number(middle(values))
-    return Cell(f"{told.text}*", told.sort) if values and provisional else told
+    if not values or not provisional:
+        return told
+    return Cell(f"{told.text}*", told.sort, more=(("note", "provisional"),))
 
 
 def generalization_table(found: Sequence[Generalization]) -> Table:
@@ -159,7 +159,7 @@ def speed_table(measured: Sequence[SpeedSummary]) -> Table:
                 number(len(speed.end_to_end_fps)),
                 number(middle(speed.training_fps)),
                 _end_to_end(speed.end_to_end_fps, speed.provisional),
-                _spread(speed.training_fps or speed.end_to_end_fps),
+                *(map(number, _spread(speed.training_fps or speed.end_to_end_fps))),
                 number(whole),
                 *(
                     Cell(f"{part / whole:.0%}", part / whole) if whole else Cell(MISSING)
@@ -169,13 +169,12 @@ def speed_table(measured: Sequence[SpeedSummary]) -> Table:
             )
         )
     times = ("#s/iteration", "#collection", "#learning", "#other")
-    told = columns("hardware", "#n", *_THROUGHPUTS, "#min – max", *times, *(["#of peak"] if peaks else []))
+    told = columns("hardware", "#n", *_THROUGHPUTS, "#min", "#max", *times, *(["#of peak"] if peaks else []))
     return Table("speeds", (*heads, *told), tuple(rows))
 
 
-def _spread(values: Sequence[float]) -> Cell:
-    low, high = min(values), max(values)
-    return Cell(f"{shown(low)} – {shown(high)}", low) if len(values) > 1 else Cell(MISSING)
+def _spread(values: Sequence[float]) -> tuple[float | None, float | None]:
+    return (min(values), max(values)) if len(values) > 1 else (None, None)
 
 
 def comparison_table(found: KeyComparison) -> Table:
@@ -191,13 +190,7 @@ def comparison_table(found: KeyComparison) -> Table:
 
 
 def _compared(shown: Shown) -> Cell:
-    """Return a figure of a comparison, with the ends of an interval as its text has them."""
-    found = _ENDS.search(shown.text)
-    ends = None if found is None or shown.value is None else (float(found[1]), float(found[2]))
-    return Cell(shown.text, shown.value, ends=ends)
-
-
-_ENDS = re.compile(r"\[(-?[\d.]+(?:e[+-]?\d+)?), (-?[\d.]+(?:e[+-]?\d+)?)\]")
+    return Cell(shown.text, shown.value, ends=shown.ends, more=shown.more)
 
 
 # Sweeps

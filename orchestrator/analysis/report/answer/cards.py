@@ -24,6 +24,7 @@ from orchestrator.analysis.report.blocks import (
     Table,
     Text,
     columns,
+    part,
     shown,
 )
 from orchestrator.analysis.report.plotting import DARK, LIGHT
@@ -125,11 +126,15 @@ def missing_table(found: Sequence[Bounds]) -> Table:
         (
             Cell(one.task or "–"),
             Cell(one.label),
-            Cell(f"{one.missing} of {one.seeds}", one.missing),
+            part(one.missing, one.seeds),
             Cell(f"{shown(one.plain)}", one.plain),
-            Cell(f"{shown(one.low)} to {shown(one.high)}", one.low),
-            Cell(MISSING if one.place is None else f"{one.place} of {one.of}", one.place),
-            Cell(str(one.best) if one.best == one.worst else f"{one.best} to {one.worst}", one.worst),
+            Cell(f"{shown(one.low)} to {shown(one.high)}", one.low, ends=(one.low, one.high)),
+            Cell(MISSING) if one.place is None else part(one.place, one.of),
+            Cell(
+                str(one.best) if one.best == one.worst else f"{one.best} to {one.worst}",
+                one.worst,
+                more=(("best", one.best),),
+            ),
         )
         for one in found
     ]

@@ -7,7 +7,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from orchestrator.analysis.baselines import FramesToThreshold
-from orchestrator.analysis.report.blocks import MISSING, Block, Cell, Section, Table, Text, columns, shown
+from orchestrator.analysis.report.blocks import (
+    MISSING,
+    Block,
+    Cell,
+    Section,
+    Table,
+    Text,
+    columns,
+    part,
+    shown,
+    time_column,
+)
 from orchestrator.analysis.report.plotting import compact
 from orchestrator.analysis.variant_ranking import names
 from orchestrator.analysis.verdict.thresholds import USUAL_PART, TimeToThreshold
@@ -47,13 +58,13 @@ def _table(found: Sequence[TimeToThreshold]) -> Table:
                 Cell(one.group.task or MISSING),
                 Cell(label),
                 Cell(shown(one.threshold), one.threshold),
-                Cell(f"{one.frames.reached} of {len(one.frames.frames)}", one.frames.reached),
+                part(one.frames.reached, len(one.frames.frames)),
                 _time(one.frames, lambda at: compact(float(f"{at:.3g}"))),
                 _time(one.seconds, duration),
                 *((cost,) if priced else ()),
             )
         )
-    heads = columns("task", "group", "#threshold", "#reached by", "#frames", "#wall time")
+    heads = (*columns("task", "group", "#threshold", "#reached by", "#frames"), time_column("wall time"))
     return Table("times to a threshold", (*heads, *(columns("#dollars") if priced else ())), tuple(rows))
 
 
@@ -71,4 +82,5 @@ def _time(found: FramesToThreshold, show: Callable[[float], str], unit: float = 
     ends = "" if interval is None else f" [{told(interval[0])}, {told(interval[1])}]"
     censored = not math.isfinite(found.median)
     span = None if interval is None else (unit * interval[0], unit * interval[1])
-    return Cell(told(found.median) + ("" if censored else ends), unit * found.median, ends=span)
+    text = told(found.median) + ("" if censored else ends)
+    return Cell(text, unit * found.median, ends=span, bound=unit * found.trained)

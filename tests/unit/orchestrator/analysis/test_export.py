@@ -6,7 +6,7 @@ import csv
 import io
 import math
 
-from orchestrator.analysis.report.blocks import Cell, Table, columns, estimated
+from orchestrator.analysis.report.blocks import Cell, Table, columns, estimated, time_column
 from orchestrator.analysis.report.export import as_csv, as_latex
 from orchestrator.analysis.stats import Estimate
 
@@ -20,7 +20,6 @@ def test_an_interval_has_columns_of_its_own_with_all_digits() -> None:
     rows = (
         (Cell("a"), estimated(Estimate(third, third - 1, third + 1, 5))),
         (Cell("b"), estimated(Estimate(2.0, None, None, 3))),
-        (Cell("c"), Cell("> 20k", math.inf, ends=(7.0, math.inf))),
         (Cell("d"), estimated(None)),
     )
     heads, *told = rows_of(Table("t", columns("group", "#return, IQM [95 %]"), rows))
@@ -28,8 +27,40 @@ def test_an_interval_has_columns_of_its_own_with_all_digits() -> None:
     assert told == [
         ["a", repr(third), repr(third - 1), repr(third + 1)],
         ["b", "2.0", "", ""],
-        ["c", "Infinity", "7.0", "Infinity"],
         ["d", "", "", ""],
+    ]
+
+
+def test_what_is_more_than_a_bound_has_the_bound_and_a_sign() -> None:
+    rows = (
+        (Cell("7:00 [5:00, > 20:00]", 420.0, ends=(300.0, math.inf), bound=1200.0),),
+        (Cell("> 15:00", math.inf, ends=(840.0, math.inf), bound=900.0),),
+        (Cell("6:00 [5:00, 7:00]", 360.0, ends=(300.0, 420.0), bound=math.inf),),
+    )
+    heads, *told = rows_of(Table("t", (time_column("time [95 %]"),), rows))
+    assert heads == ["time (s)", "time (s)_sign", "time (s)_low", "time (s)_high", "time (s)_high_sign"]
+    assert told == [
+        ["420.0", "", "300.0", "1200.0", ">"],
+        ["900.0", ">", "840.0", "900.0", ">"],
+        ["360.0", "", "300.0", "420.0", ""],
+    ]
+
+
+def test_a_number_is_a_number_whatever_the_page_writes_for_it() -> None:
+    rows = (
+        (
+            Cell("$1,234.50", 1234.5),
+            Cell("2 of 5", 2, more=(("of", 5),)),
+            Cell("12%", 0.12),
+            Cell("1.2k", 1234),
+        ),
+        (Cell("too few seeds"), Cell("–"), Cell("–"), Cell("1,234*", 1234, more=(("note", "provisional"),))),
+    )
+    heads, *told = rows_of(Table("t", columns("#dollars", "#reached", "#share", "#frames"), rows))
+    assert heads == ["dollars", "reached", "reached_of", "share", "frames", "frames_note"]
+    assert told == [
+        ["1234.5", "2", "5", "0.12", "1234", ""],
+        ["too few seeds", "", "", "", "1234", "provisional"],
     ]
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.analysis.report.money import money_of
+from orchestrator.analysis.report.blocks import Table
+from orchestrator.analysis.report.export import as_csv
+from orchestrator.analysis.report.money import money_of, money_section
 from orchestrator.core.types import Job, Resources
 from orchestrator.planning.estimate import Range
 from orchestrator.planning.predictions import bills, lines, rates
@@ -108,7 +112,7 @@ def test_without_a_price_or_a_prediction_nothing_is_made_up(past: Past) -> None:
     assert lines([bill]) == []
     assert rates([bill]) == []
     money = money_of([past.sweep])
-    assert money.submissions[0][3:] == ("–", "1:40", "–", "–", "–", "–")
+    assert [cell.text for cell in money.submissions[0][3:]] == ["–", "1:40", "–", "–", "–", "–"]
     assert money.targets == ()
 
 
@@ -127,7 +131,7 @@ def test_the_page_says_what_came_out_otherwise(past: Past) -> None:
     past.submission(["0003-0001"], 3000.0)
     past.worker("0003-0001", 3000.0, reached(OTHER, 1, 3010, 100))
     first, at_work = money_of([past.sweep]).submissions
-    assert first[2:] == (
+    assert [cell.text for cell in first[2:]] == [
         "2",
         "1:40 [0:50, 3:20]",
         "5:00",
@@ -135,5 +139,28 @@ def test_the_page_says_what_came_out_otherwise(past: Past) -> None:
         "$1.00 [$0.50, $2.00]",
         "$3.00",
         "300%, outside the range",
-    )
-    assert at_work[4] == "0:10, so far"
+    ]
+    assert at_work[4].text == "0:10, so far"
+
+
+def test_the_files_of_the_table_of_money_hold_plain_numbers(past: Past) -> None:
+    past.submission(["0001-0001"], 1000.0, prediction=SAID)
+    past.worker("0001-0001", 1000.0, done(RUN, 1, 1300, 400), left=1300.0)
+    section = money_section([past.sweep])
+    assert section is not None
+    table = section.blocks[0]
+    assert isinstance(table, Table)
+    (row,) = csv.DictReader(io.StringIO(as_csv(table)))
+    told = {name: float(value) for name, value in row.items() if "predicted" in name and "note" not in name}
+    assert told == {
+        "time predicted (s)": 100.0,
+        "time predicted (s)_low": 50.0,
+        "time predicted (s)_high": 200.0,
+        "of that predicted": 3.0,
+        "dollars predicted": 1.0,
+        "dollars predicted_low": 0.5,
+        "dollars predicted_high": 2.0,
+        "of those predicted": 3.0,
+    }
+    assert (float(row["actual time (s)"]), float(row["actual dollars"])) == (300.0, 3.0)
+    assert row["of that predicted_note"] == "outside the range"
