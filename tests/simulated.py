@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
 from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.comparability import ReturnTerms
+from orchestrator.analysis.stats import Final, Group, estimate_of
 from orchestrator.analysis.tables import RunReading, metrics_table, runs_table
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow, Row
@@ -38,3 +40,16 @@ def of_readings(readings: Sequence[RunReading]) -> Collected:
     """The tables of these readings."""
     runs, keys = runs_table(readings, {"s": "benchmarl"})
     return Collected(runs, metrics_table(readings), keys, (), (), ())
+
+
+def finals_of(returns: Mapping[str, Sequence[Sequence[float]]]) -> list[Final]:
+    """Final returns of variants that can be ranked, without tables: one per seed, by task and variant."""
+    terms = ReturnTerms(EVAL, 6000.0, "10")
+    found = []
+    for task, variants in returns.items():
+        for number, values in enumerate(variants):
+            own, variant = tuple(map(float, values)), {"algorithm": f"a{number}"}
+            point = {"task": task, **variant}
+            group = Group((), "s", number, 0, f"{task} a{number}", point, variant)
+            found.append(Final(group, own, estimate_of(own, intervals=False), "", terms))
+    return found

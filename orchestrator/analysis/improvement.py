@@ -2,19 +2,27 @@
 
 Follows rliable's definition for final returns, but seeds may differ in number from task to task. Intervals
 are 95 % percentile intervals of a bootstrap over the seeds of each task, with fixed draws. The verdict on a
-pair is a test of ranks corrected for all pairs, and only for variants with five seeds in each task and
+pair is a test of ranks corrected for the whole page, and only for variants with five seeds in each task and
 returns that can be ranked.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from orchestrator.analysis.comparability import classes
-from orchestrator.analysis.significance import FEW_SEEDS, LEVEL, chance_of_wins, holm, least_chance, wins
+from orchestrator.analysis.page_correction import FamilyTest, PageTest
+from orchestrator.analysis.significance import (
+    FEW_SEEDS,
+    LEVEL,
+    chance_alike,
+    chance_of_wins,
+    least_chance,
+    wins,
+)
 from orchestrator.analysis.stats import Final
 from orchestrator.analysis.variant_ranking import (
     SEED,
@@ -45,8 +53,8 @@ class Improvement:
     """Chance that a run of ``better`` returns more than one of ``other``, a tie counting half.
 
     Over several ``tasks`` it is the mean of theirs. No interval below five seeds of either in a task.
-    ``chance``: p-value of the wins and losses, corrected for the ``among`` pairs that were compared; ``None``
-    where the pair was not tested.
+    ``chance``: p-value of the wins and losses, corrected for the page; ``None`` where the pair was not
+    tested. ``times``: what the p-value of a pair is multiplied by at least, if it is the last to be decided.
     """
 
     tasks: tuple[str, ...]
@@ -56,7 +64,7 @@ class Improvement:
     low: float | None
     high: float | None
     chance: float | None = None
-    among: int = 1
+    times: float = 1.0
 
     @property
     def beyond_chance(self) -> bool | None:
@@ -66,7 +74,7 @@ class Improvement:
         if self.chance <= LEVEL:
             return True
         least = least_chance([(len(self.better.scores[t]), len(self.other.scores[t])) for t in self.tasks])
-        return None if least * self.among > LEVEL else False
+        return None if least * self.times > LEVEL else False
 
     def __str__(self) -> str:
         interval = "" if self.low is None else f" [{self.low:.2f}, {self.high:.2f}]"
@@ -93,29 +101,85 @@ def standing(
     more; over all tasks, it is the variant that beats the others most often. ``most``: pairs per
     task, ``None`` for all.
     """
-    panels = _by_task(finals)
-    by_task = [family for panel in panels.values() for family in _families(panel)]
-    families = [*(_overall_families(finals) if overall else ()), *by_task]
-    pairs = [pair for family in families for pair in family.pairs(most, intervals=intervals)]
-    among = sum(math.comb(len(family.members), 2) for family in families)
-    chances = holm([pair.chance or 0.0 for pair in pairs], among)
-    corrected = (
-        replace(pair, chance=chance, among=among) for pair, chance in zip(pairs, chances, strict=True)
-    )
-    return CorrectedPairs(tuple(corrected), tuple(_left_out(panels, by_task)))
+    page = Page.of(finals, overall=overall)
+    pairs = [pair for family in page.families for pair in family.pairs(most, intervals=intervals)]
+    return CorrectedPairs(tuple(map(page.corrected, pairs)), page.left_out)
 
 
 @dataclass(frozen=True)
-class _Family:
+class Family:
     """Variants with enough seeds in these tasks and rankable returns; the first is the reference."""
 
     tasks: tuple[str, ...]
     members: tuple[Variant, ...]
 
-    def pairs(self, most: int | None, *, intervals: bool) -> Iterator[Improvement]:
+    def pairs(self, most: int | None = None, *, intervals: bool = False) -> Iterator[Improvement]:
+        """Yield the pairs of the reference with ``most`` others; their p-values are not corrected."""
         first, *others = self.members
         for other in others[:most]:
             yield against(first, other, self.tasks, intervals=intervals)
+
+    def tested(self) -> FamilyTest:
+        """Test the reference against each other one, and all of them together."""
+        import numpy as np
+
+        found = list(self.pairs())
+        panels = [[np.array(one.scores[task]) for one in self.members] for task in self.tasks]
+        return FamilyTest(
+            len(self.members),
+            chance_alike(panels) if len(found) > 1 else 0.0,
+            tuple(1.0 if pair.chance is None else pair.chance for pair in found),
+            all(pair.value > 1 / 2 for pair in found),
+        )
+
+
+@dataclass(frozen=True)
+class Page:
+    """The families of a page: over all tasks first, then by task. ``left_out``: as of the pairs."""
+
+    families: tuple[Family, ...]
+    left_out: tuple[str, ...]
+
+    @classmethod
+    def of(cls, finals: Sequence[Final], *, overall: bool) -> Page:
+        """Find the families of these final returns; ``overall``: also over all tasks."""
+        panels = _by_task(finals)
+        by_task = [family for panel in panels.values() for family in _families(panel)]
+        families = (*(_overall_families(finals) if overall else ()), *by_task)
+        return cls(families, tuple(_left_out(panels, by_task)))
+
+    @cached_property
+    def _test(self) -> PageTest:
+        return PageTest(tuple(family.tested() for family in self.families))
+
+    @cached_property
+    def _places(self) -> dict[_Place, tuple[int, int]]:
+        """The number of each variant's family, and its own there, by tasks, number and side."""
+        return {
+            (family.tasks, one.number, one.side): (at, place)
+            for at, family in enumerate(self.families)
+            for place, one in enumerate(family.members)
+        }
+
+    def corrected(self, pair: Improvement) -> Improvement:
+        """Correct the p-value of a pair, if it has one; without one if its variants are in no family."""
+        if pair.chance is None:
+            return pair
+        places = (self._places.get((pair.tasks, one.number, one.side)) for one in (pair.better, pair.other))
+        (at, one), (same, other) = (place or (-1, 0) for place in places)
+        if at < 0 or at != same:
+            return replace(pair, chance=None)
+        family = self._test.families[at]
+        times: float = family.times
+        if one and other:
+            chance = family.pair(pair.chance)
+        else:
+            chance, times = family.against_first()[max(one, other) - 1], min(times, family.times_of_lead)
+        return replace(pair, chance=self._test.corrected(at, chance), times=len(self.families) * times)
+
+
+# Tasks, number and side of a variant.
+_Place = tuple[tuple[str, ...], int, int]
 
 
 def _by_task(finals: Sequence[Final]) -> dict[str, list[Variant]]:
@@ -127,13 +191,13 @@ def _by_task(finals: Sequence[Final]) -> dict[str, list[Variant]]:
     return {task: panels[task] for task in order}
 
 
-def _families(panel: Sequence[Variant]) -> Iterator[_Family]:
+def _families(panel: Sequence[Variant]) -> Iterator[Family]:
     """Yield the families of one task; ``panel`` is the best first."""
     able = [variant for variant in panel if variant.fewest >= FEW_SEEDS]
     found = classes((variant, terms) for variant in able for terms in variant.terms.values())
     for members in sorted(found, key=lambda members: min((one.side, one.number) for one in members)):
         if len(members) > 1:
-            yield _Family(tuple(members[0].scores), _most_seeds_first(members, members))
+            yield Family(tuple(members[0].scores), _most_seeds_first(members, members))
 
 
 def _most_seeds_first(members: Sequence[Variant], by_merit: Sequence[Variant]) -> tuple[Variant, ...]:
@@ -143,7 +207,7 @@ def _most_seeds_first(members: Sequence[Variant], by_merit: Sequence[Variant]) -
     return (first, *(variant for variant in by_merit if variant is not first))
 
 
-def _overall_families(finals: Sequence[Final]) -> Iterator[_Family]:
+def _overall_families(finals: Sequence[Final]) -> Iterator[Family]:
     """Yield families over all tasks, of variants that have them all; none without two of each."""
     every = over_tasks(finals)
     tasks = tuple(values_by_task(every))
@@ -151,7 +215,7 @@ def _overall_families(finals: Sequence[Final]) -> Iterator[_Family]:
     able = [variant for variant in able if variant.fewest >= FEW_SEEDS]
     for members in rankable(able, tasks):
         if len(tasks) > 1 and len(members) > 1:
-            yield _Family(tasks, _most_seeds_first(members, by_wins(members, tasks)))
+            yield Family(tasks, _most_seeds_first(members, by_wins(members, tasks)))
 
 
 def by_wins(members: Sequence[Variant], tasks: Sequence[str]) -> list[Variant]:
@@ -175,7 +239,7 @@ def _chances_against_all(members: Sequence[Variant], task: str) -> Floats:
     return np.array([own.mean() for own in np.split(won, np.cumsum(sizes)[:-1])])
 
 
-def _left_out(panels: Mapping[str, Sequence[Variant]], families: Sequence[_Family]) -> Iterator[str]:
+def _left_out(panels: Mapping[str, Sequence[Variant]], families: Sequence[Family]) -> Iterator[str]:
     """Name the variants that are in no pair, per task with several variants."""
     ranked = {id(one) for family in families for one in family.members}
     for task, panel in panels.items():

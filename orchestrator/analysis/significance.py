@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,8 +21,14 @@ FEW_SEEDS = 5
 INTERVAL_SEEDS, NOMINAL_SEEDS = 4, 10
 # A corrected p-value above this counts as noise.
 LEVEL = 0.05
-# Beyond this many runs the normal distribution is close enough, and the exact test slow.
-_MOST_EXACT = 60
+# Beyond so many steps the exact test is slow, and the normal distribution close enough: both sides have some
+# sixty runs then.
+_MOST_EXACT = 100_000_000
+# The most sums of ranks over several tasks that are told apart.
+_MOST_SUMS = 200_000
+# Permutations of the test of all variants together, and ranks that are permuted at once.
+_DEALS, _MOST_DEALT = 9_999, 4_000_000
+_SEED = 20
 
 
 def holm(chances: Sequence[float], among: int) -> list[float]:
@@ -42,43 +50,178 @@ def wins(mine: Floats, theirs: Floats) -> Floats:
 def chance_of_wins(mine: Sequence[Floats], theirs: Sequence[Floats]) -> float:
     """Return the two-sided p-value of how often one side returns more.
 
-    Both hold one number per run, per task; every task weighs the same. A permutation test of the ranks: exact
-    for one task (ties included), by the normal distribution for several tasks and for many runs.
+    Both hold one number per run, per task; every task weighs the same. The higher of two p-values: that of
+    the permutation test of ranks, which is right for sides that are alike, and Brunner–Munzel's, which is
+    about right for sides that win as often but differ in spread.
+    """
+    return max(chance_of_ranks(mine, theirs), chance_of_placements(mine, theirs))
+
+
+def chance_of_ranks(mine: Sequence[Floats], theirs: Sequence[Floats]) -> float:
+    """Return the p-value by a permutation test of the ranks within each task.
+
+    Exact, ties included; by the normal distribution for sides with very many runs.
     """
     import numpy as np
     from scipy.stats import rankdata  # type: ignore[import-untyped]
 
-    away, variance, tasks = 0.0, 0.0, len(mine)
+    away, variance = 0.0, 0.0
+    dealt: list[_Dealt] | None = []
     for one, other in zip(mine, theirs, strict=True):
         n, m = len(one), len(other)
         ranks = rankdata(np.concatenate([one, other]))
-        if tasks == 1 and n + m <= _MOST_EXACT:
-            return _exact_chance(np.rint(2 * ranks).astype(int), n)
         away += (ranks[:n].sum() - n * (n + m + 1) / 2) / (n * m)
         # Variance of the sum of n ranks drawn without replacement.
         variance += n * m / (n + m) * ranks.var(ddof=1) / (n * m) ** 2
-    return math.erfc(abs(away) / math.sqrt(2 * variance)) if variance else 1.0
+        whole = np.sort(np.rint(2 * ranks).astype(int))
+        step = int(np.gcd.reduce(whole - whole[0])) or 1
+        reduced = (whole - whole[0]) // step
+        if dealt is not None and (min(n, m) + 1) * int(reduced.sum()) * (n + m) <= _MOST_EXACT:
+            parts = _ways(tuple(reduced.tolist()), min(n, m))
+            dealt.append(_Dealt(step, n * m, parts if n <= m else parts[::-1]))
+        else:
+            dealt = None
+    if not variance:
+        return 1.0
+    return math.erfc(abs(away) / math.sqrt(2 * variance)) if dealt is None else _tail(away, dealt)
 
 
-def _exact_chance(ranks: NDArray[np.int_], n: int) -> float:
-    """Return the share of all choices of ``n`` ranks with a sum as far off as that of the first n."""
+@dataclass(frozen=True)
+class _Dealt:
+    """How a task's rank sum is distributed if its runs are dealt anew.
+
+    ``parts``: the parts of all deals with a sum of 0, 1, …, in units of ``step`` half ranks. ``pairs``: of
+    runs, one of either side.
+    """
+
+    step: int
+    pairs: int
+    parts: Floats
+
+
+@lru_cache(maxsize=1024)
+def _ways(ranks: tuple[int, ...], n: int) -> Floats:
+    """Return the parts of all choices of ``n`` of these sorted ranks by their sum, the lowest one first."""
     import numpy as np
 
-    total = int(ranks.sum())
+    total = sum(ranks[-n:])
     ways = np.zeros((n + 1, total + 1))
     ways[0, 0] = 1
-    for rank in map(int, ranks):
+    for rank in ranks:
         with_it = ways.copy()
         with_it[1:, rank:] += ways[:-1, : total + 1 - rank]
         ways = with_it
-    # Scaled by the number of ranks, so that the middle is a whole number too.
-    off = np.abs(np.arange(total + 1) * len(ranks) - n * total)
-    as_far = off >= off[int(ranks[:n].sum())]
-    return float(ways[n][as_far].sum() / ways[n].sum())
+    parts: Floats = ways[n][sum(ranks[:n]) :] / ways[n].sum()
+    return parts
+
+
+def _tail(away: float, dealt: Sequence[_Dealt]) -> float:
+    """Return the part of all deals in which wins are as far as ``away`` from those expected.
+
+    ``away``: the sum over tasks of the distances of the chance to win from a half.
+    """
+    import numpy as np
+
+    # In units of one over twice the least common multiple of all pairs every sum is a whole number.
+    unit = math.lcm(*(one.pairs for one in dealt))
+    steps = [one.step * (unit // one.pairs) for one in dealt]
+    common = math.gcd(*steps)
+    size, rounded = 2 * unit / common, 0.0
+    length = sum(step // common * len(one.parts) for step, one in zip(steps, dealt, strict=True))
+    if length > _MOST_SUMS:  # a coarser grid: what may have been rounded off counts as far
+        size *= _MOST_SUMS / length
+        rounded = len(dealt) / 2
+    parts, middle = np.ones(1), 0.0
+    for one in dealt:
+        places = np.arange(len(one.parts)) * (one.step * size / (2 * one.pairs))
+        own = np.bincount(np.rint(places).astype(int), one.parts).astype(float)
+        middle += float(places @ one.parts)
+        parts = _convolved(parts, own) if len(parts) > 1 else own
+    off = np.abs(np.arange(len(parts)) - middle)
+    return min(1.0, max(0.0, float(parts[off >= abs(away) * size - rounded - 1e-6].sum())))
+
+
+def _convolved(one: Floats, other: Floats) -> Floats:
+    """Return the distribution of a sum, by Fourier's transform: direct sums are slow for many tasks."""
+    import numpy as np
+
+    size = len(one) + len(other) - 1
+    padded = 1 << (size - 1).bit_length()
+    found: Floats = np.fft.irfft(np.fft.rfft(one, padded) * np.fft.rfft(other, padded), padded)[:size]
+    return found
+
+
+def chance_of_placements(mine: Sequence[Floats], theirs: Sequence[Floats]) -> float:
+    """Return the p-value by Brunner and Munzel's test, summed over tasks; 0 where one side wins always."""
+    from scipy.special import stdtr  # type: ignore[import-untyped]
+
+    away, variance, spread = 0.0, 0.0, 0.0
+    for one, other in zip(mine, theirs, strict=True):
+        won = wins(one, other)
+        away += float(won.mean()) - 0.5
+        for placed in (won.mean(axis=1), won.mean(axis=0)):
+            if len(placed) > 1:
+                own = float(placed.var(ddof=1)) / len(placed)
+                variance += own
+                spread += own**2 / (len(placed) - 1)
+    if variance <= 1e-12:
+        return 0.0 if abs(away) > 1e-12 else 1.0
+    return float(2 * stdtr(variance**2 / spread, -abs(away) / math.sqrt(variance)))
+
+
+def chance_alike(panels: Sequence[Sequence[Floats]]) -> float:
+    """Return the p-value of several variants' differences, if all of them are alike in every task.
+
+    ``panels`` holds for each task one number per run, per variant. Kruskal and Wallis's statistic, summed
+    over tasks; its distribution is that of fixed random permutations within each task.
+    """
+    import numpy as np
+    from scipy.stats import rankdata
+
+    seen, dealt = 0.0, np.zeros(_DEALS)
+    for number, samples in enumerate(panels):
+        sizes = tuple(map(len, samples))
+        ranks = rankdata(np.concatenate(samples))
+        seen += float(_between(ranks[None], sizes)[0])
+        own = _deals(np.sort(ranks).tobytes(), sizes)
+        dealt += np.random.default_rng((_SEED, number)).permutation(own)
+    return float(1 + (dealt >= seen - 1e-9).sum()) / (1 + _DEALS)
+
+
+@lru_cache(maxsize=256)
+def _deals(ranks: bytes, sizes: tuple[int, ...]) -> Floats:
+    """Return the statistic of many deals of these ranks."""
+    import numpy as np
+
+    generator, found = np.random.default_rng(_SEED), []
+    whole = np.frombuffer(ranks)
+    at_once = max(1, _MOST_DEALT // len(whole))
+    for first in range(0, _DEALS, at_once):
+        drawn = np.tile(whole, (min(at_once, _DEALS - first), 1))
+        found.append(_between(generator.permuted(drawn, axis=1), sizes))
+    return np.concatenate(found)
+
+
+def _between(ranks: Floats, sizes: Sequence[int]) -> Floats:
+    """Return Kruskal and Wallis's statistic of each row of ranks, which holds the variants one by one."""
+    import numpy as np
+
+    variance = float(ranks[0].var(ddof=1))
+    if not variance:
+        return np.zeros(len(ranks))
+    starts = np.cumsum([0, *sizes[:-1]])
+    middles = np.add.reduceat(ranks, starts, axis=1) / np.array(sizes)
+    found: Floats = (np.array(sizes) * (middles - (ranks.shape[1] + 1) / 2) ** 2).sum(axis=1) / variance
+    return found
 
 
 def least_chance(sizes: Sequence[tuple[int, int]]) -> float:
     """Return the lowest p-value that :func:`chance_of_wins` can give with these numbers of runs per task."""
+    return _least_chance(tuple(sizes))
+
+
+@lru_cache(maxsize=1024)
+def _least_chance(sizes: tuple[tuple[int, int], ...]) -> float:
     import numpy as np
 
     return chance_of_wins(
@@ -93,7 +236,7 @@ def mean_with_chance(differences: Sequence[float]) -> tuple[float, float, float]
     """
     from statistics import fmean, stdev
 
-    from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
+    from scipy.special import stdtr, stdtrit
 
     n = len(differences)
     if n < 2:

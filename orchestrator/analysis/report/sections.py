@@ -269,9 +269,8 @@ _PAIRS = (
     "has the highest interquartile mean of the variants with two thirds of the most seeds in its task or "
     "more, over all tasks it is the one that beats the others most often, and P the mean over tasks. Y are "
     "the next ones, up to 50 of a task. More than luck: p is the chance of so many wins or losses between "
-    "variants that are alike, by a permutation test of the ranks, corrected by Holm's method for all pairs "
-    "that could be made of the variants of each task here, as X was picked from them; at most one page in "
-    "twenty has a yes by luck. "
+    "variants that are alike, by tests of the ranks, corrected for all variants that are compared in all "
+    "tasks here, as X was picked from them; at most one page in twenty has a yes by luck. "
     f"Variants with fewer than {FEW_SEEDS} seeds are left out."
 )
 

@@ -137,7 +137,7 @@ def verdict_text(one: Improvement) -> str:
     if one.chance is None:
         return "too few seeds"
     if one.beyond_chance is None:
-        return f"too few seeds for {one.among} pairs"
+        return "too few seeds for so many variants"
     return f"{'yes' if one.beyond_chance else 'no'}, p = {one.chance:.2g}"
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from orchestrator.analysis.comparability import classes
-from orchestrator.analysis.improvement import Improvement, against, standing
+from orchestrator.analysis.improvement import Improvement, Page, against
 from orchestrator.analysis.stats import Final
 from orchestrator.analysis.variant_ranking import Variant, over_tasks, variants
 from orchestrator.analysis.verdict.leaders import countable
@@ -32,14 +32,10 @@ class Evidence:
 def evidence(finals: Sequence[Final]) -> Evidence:
     """Compare these final returns.
 
-    Verdicts are corrected for all pairs of variants that could be made in the tasks and over all of them, so
-    none contradicts that of :func:`standing`: a pair that it tests has its verdict, and any other one a
-    correction by Bonferroni's method, which rejects no more than Holm's over all pairs.
+    Verdicts are corrected as those of :func:`standing` are; a pair that it tests has the same one.
     """
     returning = [final for final in finals if final.values]
-    tested = standing(returning, overall=countable(returning), intervals=False, most=None).pairs
-    among = tested[0].among if tested else 1
-    known = {(pair.tasks, _both(pair.better, pair.other)): pair for pair in tested}
+    page = Page.of(returning, overall=countable(returning))
     of_values = {id(final.values): final for final in returning}
     rows = tuple(
         (one, {task: of_values[id(values)] for task, values in one.scores.items()})
@@ -55,7 +51,7 @@ def evidence(finals: Sequence[Final]) -> Evidence:
     for task, panel in variants(_best_first(returning)).items():
         found = {}
         for one, other in _rankable_pairs(panel[:MOST_PAIRED], task):
-            pair = known.get(((task,), _both(one, other))) or _bonferroni(one, other, task, among)
+            pair = page.corrected(against(one, other, (task,), intervals=False))
             at = (place[task, one.number, one.side], place[task, other.number, other.side])
             found[at] = pair
         pairs[task] = found
@@ -71,13 +67,3 @@ def _rankable_pairs(panel: Sequence[Variant], task: str) -> Iterator[tuple[Varia
         for at, one in enumerate(members):
             for other in members[at + 1 :]:
                 yield one, other
-
-
-def _both(one: Variant, other: Variant) -> frozenset[tuple[int, int]]:
-    return frozenset({(one.number, one.side), (other.number, other.side)})
-
-
-def _bonferroni(one: Variant, other: Variant, task: str, among: int) -> Improvement:
-    pair = against(one, other, (task,), intervals=False)
-    chance = None if pair.chance is None else min(1.0, among * pair.chance)
-    return replace(pair, chance=chance, among=among)

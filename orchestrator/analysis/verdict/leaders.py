@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -104,13 +103,13 @@ def answers(finals: Sequence[Final]) -> list[Answer]:
     """
     returning = [final for final in finals if final.values]
     panels = [*_overall(returning), *_by_task(returning)]
-    among = sum(math.comb(len(members), 2) for _, members in panels)
+    families = sum(len(members) > 1 for _, members in panels)
     pairs = standing(returning, overall=countable(returning), intervals=False, most=None).pairs
     beaten: dict[tuple[str, ...], set[_Key]] = {}
     for pair in pairs:
         beaten.setdefault(pair.tasks, set()).update(_beaten(pair))
     return [
-        replace(_answer(tasks, members, beaten.get(tasks, set()), among), without=_without(finals, tasks))
+        replace(_answer(tasks, members, beaten.get(tasks, set()), families), without=_without(finals, tasks))
         for tasks, members in panels
     ]
 
@@ -176,16 +175,17 @@ def _by_task(finals: Sequence[Final]) -> Iterator[tuple[tuple[str, ...], list[Va
             yield (task,), members
 
 
-def _answer(tasks: tuple[str, ...], members: Sequence[Variant], beaten: set[_Key], among: int) -> Answer:
-    """Return the answer for these members, the best first."""
+def _answer(tasks: tuple[str, ...], members: Sequence[Variant], beaten: set[_Key], families: int) -> Answer:
+    """Return the answer for these members, the best first; ``families``: that share the level."""
     leaders = [one for one in members if _key(one) not in beaten]
     behind = [one for one in members if _key(one) in beaten]
-    more = _more(leaders, tasks, among) if len(leaders) > 1 else None
+    times = families * max(1.0, (len(members) - 1) / 2)
+    more = _more(leaders, tasks, times) if len(leaders) > 1 else None
     return Answer(tasks, tuple(leaders), tuple(behind), more, len(tasks) > 1)
 
 
-def _more(leaders: Sequence[Variant], tasks: Sequence[str], among: int) -> MoreSeeds:
+def _more(leaders: Sequence[Variant], tasks: Sequence[str], times: float) -> MoreSeeds:
     import numpy as np
 
     mine, theirs = ([np.array(one.scores[task]) for task in tasks] for one in leaders[:2])
-    return more_seeds(mine, theirs, among)
+    return more_seeds(mine, theirs, times)

@@ -35,14 +35,14 @@ class MoreSeeds:
         return f"{'at least' if self.at_least else 'about'} {self.more} more"
 
 
-def more_seeds(mine: Sequence[Floats], theirs: Sequence[Floats], among: int = 1) -> MoreSeeds:
+def more_seeds(mine: Sequence[Floats], theirs: Sequence[Floats], times: float = 1.0) -> MoreSeeds:
     """Estimate how many more seeds a test of ranks would need to tell two variants apart.
 
-    Both hold one number per run, per task; ``among`` is the number of pairs that the test is corrected for.
+    Both hold one number per run, per task; ``times`` is what the p-value is multiplied by.
     Noether's formula, with the chance to win that means and spread give for normal distributions.
     """
     here = min(map(len, (*mine, *theirs)))
-    fewest = _fewest(len(mine), among)
+    fewest = _fewest(len(mine), times)
     effects = [_effect(*pair) for pair in zip(mine, theirs, strict=True)]
     known = [effect for effect in effects if effect is not None]
     if len(known) < len(effects):
@@ -51,7 +51,7 @@ def more_seeds(mine: Sequence[Floats], theirs: Sequence[Floats], among: int = 1)
     away = abs(sum(chance for chance, _ in wins) / len(wins) - 0.5)
     spread = math.sqrt(sum(variance for _, variance in wins) / len(wins))
     normal = NormalDist()
-    reach = normal.inv_cdf(1 - LEVEL / among / 2) * math.sqrt(1 / 6) + normal.inv_cdf(POWER) * spread
+    reach = normal.inv_cdf(1 - LEVEL / times / 2) * math.sqrt(1 / 6) + normal.inv_cdf(POWER) * spread
     needed = (reach / away) ** 2 / len(wins) if away else math.inf
     return MoreSeeds(max(1, fewest - here, math.ceil(min(needed, here + MOST + 1)) - here))
 
@@ -85,9 +85,9 @@ def _effect(mine: Floats, theirs: Floats) -> float | None:
 
 
 @cache
-def _fewest(tasks: int, among: int) -> int:
+def _fewest(tasks: int, times: float) -> int:
     """Return the fewest seeds with which any pair could be told apart."""
     seeds = FEW_SEEDS
-    while seeds < FEW_SEEDS + MOST and least_chance([(seeds, seeds)] * tasks) * among > LEVEL:
+    while seeds < FEW_SEEDS + MOST and least_chance([(seeds, seeds)] * tasks) * times > LEVEL:
         seeds += 1
     return seeds

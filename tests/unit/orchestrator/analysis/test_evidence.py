@@ -42,19 +42,6 @@ def of_points(points: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[Final
 # All pairs
 
 
-@pytest.mark.parametrize(("seeds", "families"), [(3, 20), (5, 30), (10, 60)])
-def test_of_equal_variants_hardly_a_pair_is_told_apart(seeds: int, families: int) -> None:
-    """One family in twenty may have a false yes; by chance up to seven of sixty."""
-    generator = np.random.default_rng(seeds)
-    false = 0
-    for _ in range(families):
-        found = evidence(finals(lambda *_: generator.normal(), seeds, algorithms=5))
-        verdicts = [pair.beyond_chance for pair in found.pairs["t0"].values()]
-        assert len(verdicts) == 10
-        false += any(verdicts)
-    assert false <= (7 if seeds > 5 else 0)
-
-
 def test_pairs_agree_with_the_answers_and_find_more_than_them() -> None:
     """A pair of the second and the last can differ as well, although neither is the reference."""
     generator = np.random.default_rng(3)

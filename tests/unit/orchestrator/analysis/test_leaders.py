@@ -26,24 +26,14 @@ def found(
     return answers(final_returns(groups(collected), intervals=False))
 
 
-@pytest.mark.parametrize(("seeds", "families"), [(3, 20), (5, 40), (10, 60)])
-def test_of_five_equal_algorithms_none_leads(seeds: int, families: int) -> None:
-    """At most one family in twenty has a false leader or a false loser; by chance up to seven of sixty."""
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+def test_of_five_equal_algorithms_none_leads(seeds: int) -> None:
+    """How often one does by chance is in the tests of false verdicts."""
     generator = np.random.default_rng(seeds)
-    told = [found(lambda *_: generator.normal(), seeds)[0] for _ in range(families)]
-    false = sum(len(one.leaders) < 5 for one in told)
-    assert false <= (7 if seeds > 5 else 0)
-    for one in told:
-        if len(one.leaders) == 5:
-            assert one.verdict.startswith(f"cannot tell from {seeds} seeds which is best of ")
-            assert "more would be needed" in one.remedy
-
-
-def test_equals_over_several_tasks_are_seldom_told_apart() -> None:
-    generator = np.random.default_rng(7)
-    families = [found(lambda *_: generator.normal(), 5, 3, 2) for _ in range(40)]
-    assert all([one.overall for one in family] == [True, False, False] for family in families)
-    assert sum(any(one.behind for one in family) for family in families) <= 5
+    (one,) = found(lambda *_: generator.normal(), seeds)
+    assert len(one.leaders) == 5
+    assert one.verdict.startswith(f"cannot tell from {seeds} seeds which is best of ")
+    assert "more would be needed" in one.remedy
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 3, 4])

@@ -139,10 +139,8 @@ def test_the_best_of_a_task_stands_against_the_others(results: Path) -> None:
     assert named(found.pairs) == [("high", "mid", 0.8), ("high", "low", 1.0)]
     assert [one.tasks for one in found.pairs] == [("a",), ("a",)]
     assert [one.beyond_chance for one in found.pairs] == [False, True]
-    assert [one.chance for one in found.pairs] == pytest.approx([2 * 38 / 252, 3 * 2 / 252], abs=0.1)
-    assert found.pairs[1].chance == pytest.approx(3 * 2 / 252), (
-        "of all pairs of three, as the best was picked"
-    )
+    together = found.pairs[1].chance
+    assert together == pytest.approx(0.009, abs=0.003), "the pair's own p, 2 / 252, and that of all three"
     assert str(found.pairs[1]) == "1.00 [1.00, 1.00]"
     assert found.left_out == ()
     assert [profiles.tasks for profiles in task_profiles(told)] == [("a",)]
@@ -172,13 +170,21 @@ def test_the_reference_has_the_most_seeds(results: Path) -> None:
     assert named(found.pairs) == [("x", "few", 0.0), ("x", "w", 1.0)]
 
 
-def test_so_many_pairs_that_five_seeds_cannot_tell_any(results: Path) -> None:
-    """Of five variants ten pairs can be made, and the best by luck alone wins all of one too often."""
-    shift = {name: 10.0 * number for number, name in enumerate("abcde")}
+def test_so_many_variants_that_five_seeds_cannot_tell_any(results: Path) -> None:
+    """Of fifteen variants the best by luck alone wins all of one too often."""
+    shift = {name: 10.0 * number for number, name in enumerate("abcdefghijklmno")}
     told = finals(results, {("t", name): [value + by for value in FIVE] for name, by in shift.items()})
     found = standing(told)
     assert {one.beyond_chance for one in found.pairs} == {None}
-    assert {one.among for one in found.pairs} == {10}
+    assert {one.times for one in found.pairs} == {7}
+
+
+def test_five_seeds_tell_the_one_of_five_that_beats_all_others(results: Path) -> None:
+    shift = {name: 10.0 * number for number, name in enumerate("abcde")}
+    told = finals(results, {("t", name): [value + by for value in FIVE] for name, by in shift.items()})
+    found = standing(told)
+    assert {one.beyond_chance for one in found.pairs} == {True}
+    assert [one.chance for one in found.pairs] == pytest.approx([2 * 2 / 252] * 4)
 
 
 def test_who_was_trained_longer_is_no_rival(results: Path) -> None:
@@ -240,7 +246,7 @@ def test_over_all_tasks_the_one_that_beats_the_others_most_often(results: Path) 
     assert overall.value == pytest.approx((1 / 2 + 2 / 3 + 1 / 2) / 3)
     assert overall.beyond_chance is False
     assert [one.tasks for one in by_task] == [("a",), ("b",), ("c",)]
-    assert {one.among for one in (overall, *by_task)} == {4}
+    assert {one.times for one in (overall, *by_task)} == {4}
 
 
 def test_a_variant_that_lacks_a_task_is_left_out_and_named(results: Path) -> None:

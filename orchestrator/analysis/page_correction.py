@@ -1,0 +1,75 @@
+"""Correct p-values of pairs for all comparisons of a page. Pure.
+
+Variants that are compared with each other form a family, one for each answer of the page. Three steps keep
+the chance of a false verdict on a page at the level, whichever variants are alike:
+
+- Families share the level equally. The share of a family of two variants that differ goes to the others.
+- Within a family all variants are tested together first. If they are not all alike, at most the pairs of all
+  variants but one are alike, so that a pair's p-value is multiplied by the number of these.
+- A variant that leads alone beats every other one. A false leader has to beat its equals all at once, so
+  that the highest p-value of these pairs is multiplied by half the number of the others only. Together with
+  the pairs among the others that is no more than the level, as Gutmann and Maymin (1987) have it for a
+  leader alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class FamilyTest:
+    """The tests of a family of ``members`` variants, before they are corrected for other families.
+
+    ``alike``: p-value that all variants are alike. ``chances``: p-values of the first variant against each
+    other one. ``first``: whether the first one returns more more often than not against each of them.
+    """
+
+    members: int
+    alike: float
+    chances: tuple[float, ...]
+    first: bool
+
+    @property
+    def times(self) -> int:
+        """What p-values of pairs are multiplied by."""
+        return max(1, math.comb(self.members - 1, 2))
+
+    @property
+    def times_of_lead(self) -> float:
+        """What p-values of the leader's pairs are multiplied by."""
+        return max(1.0, (self.members - 1) / 2)
+
+    def pair(self, chance: float) -> float:
+        """Correct the p-value of any pair."""
+        return max(self.alike, self.times * chance)
+
+    def against_first(self) -> list[float]:
+        """Correct the p-values of the first variant against the others."""
+        lead = max(self.alike, self.times_of_lead * max(self.chances)) if self.first else math.inf
+        return [min(lead, self.pair(chance)) for chance in self.chances]
+
+
+@dataclass(frozen=True)
+class PageTest:
+    """All families of a page."""
+
+    families: tuple[FamilyTest, ...]
+
+    def corrected(self, family: int, chance: float) -> float:
+        """Correct a p-value of this family for the other ones.
+
+        Families of two variants, which have one pair, are taken by Holm's method; as long as one is not told
+        apart, what follows has no more than an equal share.
+        """
+        twos = {at: one.chances[0] for at, one in enumerate(self.families) if one.members == 2}
+        least, left = 0.0, len(self.families)
+        found = left * chance
+        for at in sorted(twos, key=twos.__getitem__):
+            if at == family:
+                break
+            least = max(least, left * twos[at])
+            left -= 1
+            found = min(found, max(least, left * chance))
+        return min(1.0, found)
