@@ -10,7 +10,7 @@ from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.comparability import UNRANKED, ReturnTerms, differences, mixed_code
 from orchestrator.analysis.generalization import Generalization, generalizations
 from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS
-from orchestrator.analysis.stats import Final, Group, final_returns, groups, known, middle
+from orchestrator.analysis.stats import Final, Group, Members, final_returns, groups, known, middle
 from orchestrator.analysis.tables import FINAL_MEASURE, FINAL_VALUES, GAP, LAST, TRAINING_LEVELS
 from orchestrator.core.formatting import count, listed
 from orchestrator.planning.throughput.measure import END_TO_END, PROVISIONAL, TRAINING
@@ -139,12 +139,13 @@ def provisional(found: Sequence[Group]) -> list[str]:
 
 def single_values(found: Sequence[Group]) -> list[str]:
     """Return a line that names the groups with final returns of one evaluation, unless that was chosen."""
-    labels = [group.label for group in found if any(map(_is_single, group.counted()[0]))]
+    labels = [group.label for group in found if rests_on_one_value(group)]
     return [f"{SINGLE}: {listed(labels, _MOST_NAMED)}"] if labels else []
 
 
-def _is_single(row: Mapping[str, Any]) -> bool:
-    return row.get(FINAL_VALUES) == 1 and row[FINAL_MEASURE] != LAST
+def rests_on_one_value(members: Members) -> bool:
+    """Return whether a final return of these runs is one evaluation, unless that was chosen."""
+    return any(row.get(FINAL_VALUES) == 1 and row[FINAL_MEASURE] != LAST for row in members.counted()[0])
 
 
 def unranked(finals: Sequence[Final]) -> list[str]:

@@ -17,7 +17,7 @@ from orchestrator.analysis.compare.model import (
 from orchestrator.analysis.compare.pairing import PER_CORE, PER_DOLLAR, PER_THREAD
 from orchestrator.analysis.ratios import Ratio
 from orchestrator.analysis.significance import FEW_SEEDS, LEVEL, chance_of_wins, holm, least_chance, wins
-from orchestrator.analysis.summary import is_provisional
+from orchestrator.analysis.summary import SINGLE, is_provisional, rests_on_one_value
 from orchestrator.core.formatting import count, duration, listed
 from orchestrator.planning.throughput.measure import END_TO_END, PROVISIONAL, TRAINING
 
@@ -80,7 +80,8 @@ def _nothing_to_compare(found: KeyComparison) -> str:
     returning = [value for value in trained if value != found.baseline and _pairs(found, value)]
     if returning:
         several = len(returning) > 1
-        told = (several * f"{found.named(value)}: " + _returns_text(found, value) for value in returning)
+        texts = ((value, _returns_text(found, value, len(returning))) for value in returning)
+        told = (several * f"{found.named(value)}: " + text for value, text in texts)
         return f"Too few speeds are known to compare them; {'; '.join(told)}"
     said = f"No two finished runs differ in nothing but {found.short}, so nothing can be compared"
     deciding = next(_deciding_keys(found), None)
@@ -141,19 +142,26 @@ def _disagreement(found: KeyComparison, value: str) -> str:
     return f", from {times[0]:.2f} to {times[-1]:.2f} times in single combinations"
 
 
-def _returns_text(found: KeyComparison, value: str) -> str:
-    """Compare final returns, combination by combination, each tested and corrected for their number."""
+def _returns_text(found: KeyComparison, value: str, values: int = 1) -> str:
+    """Compare final returns, combination by combination, each tested and corrected for their number.
+
+    And for the number of ``values`` that are compared with the baseline in one sentence.
+    """
     pairs = _pairs(found, value)
     if not pairs:
         return "no returns to compare"
     fair = [pair for pair in pairs if len(classes((cell, cell.terms) for cell in pair)) == 1]
     if not fair:
         return "final returns are not comparable, so they are not ranked"
-    told = Counter(_higher([pair for pair in fair if least_seeds(pair) >= FEW_SEEDS]))
+    told = Counter(_higher([pair for pair in fair if least_seeds(pair) >= FEW_SEEDS], values))
     few, apart = len(fair) - told.total() + told["few"], told["higher"] + told["lower"]
     if few == len(pairs):
         seeds = min(map(least_seeds, fair))
-        able = f"{seeds} per side, {FEW_SEEDS} needed" if seeds < FEW_SEEDS else f"for {few} combinations"
+        able = (
+            f"{seeds} per side, {FEW_SEEDS} needed"
+            if seeds < FEW_SEEDS
+            else f"for {count(few, 'combination') if values == 1 else f'{values} values'}"
+        )
         return f"too few seeds to tell final returns apart ({able})"
     if not apart and not few and len(fair) == len(pairs):
         return "final returns cannot be told apart"
@@ -186,17 +194,17 @@ def least_seeds(pair: _Pair) -> int:
     return min(len(cell.returns) for cell in pair)
 
 
-def _higher(pairs: Sequence[_Pair]) -> Iterator[str]:
+def _higher(pairs: Sequence[_Pair], values: int) -> Iterator[str]:
     """Yield for each pair how its first side returns: "higher", "lower", "alike", or "few" seeds."""
     import numpy as np
 
     samples = [(np.array(mine.returns), np.array(base.returns)) for mine, base in pairs]
     chances = holm([chance_of_wins([mine], [base]) for mine, base in samples], len(pairs))
     for (mine, base), chance in zip(samples, chances, strict=True):
-        if chance <= LEVEL:
+        if values * chance <= LEVEL:
             yield "higher" if wins(mine, base).mean() > 1 / 2 else "lower"
         else:
-            least = least_chance([(len(mine), len(base))]) * len(pairs)
+            least = least_chance([(len(mine), len(base))]) * len(pairs) * values
             yield "few" if least > LEVEL else "alike"
 
 
@@ -248,6 +256,8 @@ def _row_notes(found: KeyComparison) -> dict[str, list[str]]:
                 told.setdefault(cell.note, []).append(named)
             if is_provisional(cell.members.counted()[0]):
                 told.setdefault(PROVISIONAL, []).append(named)
+            if rests_on_one_value(cell.members):
+                told.setdefault(SINGLE, []).append(named)
         if len(one.cells) == 1:
             only = f"only {found.named(one.cells[0].value)}, nothing to compare it with"
             told.setdefault(only, []).append(one.label)

@@ -461,6 +461,23 @@ def test_returns_are_compared_where_no_speed_is_known(results: Path) -> None:
     assert (table["P(> ours)"].text, table["speed-up"].text) == ("1.00 [1.00, 1.00]", "–")
 
 
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (7, "b: final returns with b are higher in 1 of 1 combinations"),
+        (8, "b: too few seeds to tell final returns apart (for 7 values)"),
+    ],
+)
+def test_values_without_speeds_are_corrected_for_their_number(results: Path, values: int, told: str) -> None:
+    """Each that is named has its own chance of a false difference; five seeds bear six of them."""
+    runs = matrix_runs({"algorithm": list("abcdefgh"[:values]), "seed": range(5)})
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        level = 10.0 * (run.overrides["algorithm"] == "b")
+        train(sweep, run, 1000.0, final_return=level + run.seed, speed={})
+    assert told in verdict(compare_by(collect([sweep]), "algorithm"))
+
+
 def test_the_same_grid_in_two_sweeps_is_two_combinations_by_any_other_key(results: Path) -> None:
     for name in ("one", "two"):
         trained(results, {"threads": [1, 2]}, lambda run: 1000.0, name)

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from benchmarks.synthetic import COLLECTION, EVAL, create_sweep, finish, matrix_runs
 from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.summary import SINGLE
 from orchestrator.analysis.tables import RunReading
 from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
 from orchestrator.api import Launched
@@ -178,6 +179,13 @@ def test_a_final_return_of_one_evaluation_has_a_warning(results: Path) -> None:
     assert not any("single evaluation" in note for note in notes("--final", "last"))
     CliRunner().invoke(app, ["report", "speed", "--results", str(results)])
     assert warning[1:] in (sweep.report / "index.html").read_text()
+
+    def compared(*options: str) -> list[str]:
+        command = ["compare", "speed", "--by", "algorithm", "--json", "--results", str(results), *options]
+        return json.loads(CliRunner().invoke(app, command).output)["notes"]
+
+    assert f"{SINGLE}: speed mappo" in compared()
+    assert not any("single evaluation" in note for note in compared("--final", "last"))
 
 
 @pytest.mark.parametrize("measure", ["best", "mean:0", "mean:", "mean:x", ""])
