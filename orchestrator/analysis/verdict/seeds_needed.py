@@ -41,19 +41,25 @@ def more_seeds(mine: Sequence[Floats], theirs: Sequence[Floats], times: float = 
     Both hold one number per run, per task; ``times`` is what the p-value is multiplied by.
     Noether's formula, with the chance to win that means and spread give for normal distributions.
     """
-    here = min(map(len, (*mine, *theirs)))
-    fewest = _fewest(len(mine), times)
+    sizes = tuple((len(one), len(other)) for one, other in zip(mine, theirs, strict=True))
+    fewest = _fewest(sizes, times)
     effects = [_effect(*pair) for pair in zip(mine, theirs, strict=True)]
     known = [effect for effect in effects if effect is not None]
     if len(known) < len(effects):
-        return MoreSeeds(max(1, fewest - here), at_least=True)
+        return MoreSeeds(max(1, fewest), at_least=True)
     wins = [_wins(effect) for effect in known]
     away = abs(sum(chance for chance, _ in wins) / len(wins) - 0.5)
     spread = math.sqrt(sum(variance for _, variance in wins) / len(wins))
     normal = NormalDist()
     reach = normal.inv_cdf(1 - LEVEL / times / 2) * math.sqrt(1 / 6) + normal.inv_cdf(POWER) * spread
-    needed = (reach / away) ** 2 / len(wins) if away else math.inf
-    return MoreSeeds(max(1, fewest - here, math.ceil(min(needed, here + MOST + 1)) - here))
+    least = (away * len(wins) / reach) ** 2
+    more = next((more for more in range(1, MOST + 1) if _inverse(sizes, more) <= least), MOST + 1)
+    return MoreSeeds(max(more, fewest))
+
+
+def _inverse(sizes: Sequence[tuple[int, int]], more: int) -> float:
+    """Return the sum over tasks of one over the number of seeds, the harmonic mean of both sides'."""
+    return sum((1 / (n + more) + 1 / (m + more)) / 2 for n, m in sizes)
 
 
 def _wins(effect: float) -> tuple[float, float]:
@@ -85,9 +91,9 @@ def _effect(mine: Floats, theirs: Floats) -> float | None:
 
 
 @cache
-def _fewest(tasks: int, times: float) -> int:
-    """Return the fewest seeds with which any pair could be told apart."""
-    seeds = FEW_SEEDS
-    while seeds < FEW_SEEDS + MOST and least_chance([(seeds, seeds)] * tasks) * times > LEVEL:
-        seeds += 1
-    return seeds
+def _fewest(sizes: tuple[tuple[int, int], ...], times: float) -> int:
+    """Return the fewest more seeds with which any pair could be told apart."""
+    more = max(0, FEW_SEEDS - min(map(min, sizes)))
+    while more <= MOST and least_chance([(n + more, m + more) for n, m in sizes]) * times > LEVEL:
+        more += 1
+    return more

@@ -141,6 +141,33 @@ def test_without_a_spread_only_the_fewest_seeds_for_a_verdict_are_known() -> Non
     assert str(more_seeds([np.array([1.0])], [np.array([0.0])])) == "at least 4 more"
 
 
+def test_seeds_that_one_variant_has_more_of_count() -> None:
+    """Of one with a hundred seeds the other needs fewer than beside one with as few as itself."""
+    lone = more_seeds([exactly(0.8, 100)], [exactly(0.0, 6)]).more
+    both = more_seeds([exactly(0.8, 6)], [exactly(0.0, 6)]).more
+    assert 1 <= lone < both / 2
+    generator = np.random.default_rng(3)
+    settled = [
+        chance_of_wins([generator.normal(0.8, 1, 100 + lone)], [generator.normal(0, 1, 6 + lone)]) <= LEVEL
+        for _ in range(200)
+    ]
+    assert POWER - 0.12 < np.mean(settled) < POWER + 0.12
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 12])
+@pytest.mark.parametrize("tasks", [1, 3])
+@pytest.mark.parametrize("times", [1.0, 10.0, 4000.0])
+def test_the_number_is_never_below_one_nor_a_large_one(n: int, tasks: int, times: float) -> None:
+    """For ties, no spread at all and returns as usual, alike and apart."""
+    generator = np.random.default_rng(n)
+    for draw in (np.ones(n), generator.normal(size=n), (generator.random(n) < 0.5).astype(float)):
+        for other in (draw, draw + 1, 1 - draw):
+            told = more_seeds([draw] * tasks, [other] * tasks, times)
+            assert 1 <= told.more <= MOST + 1
+            number = f"{told.more} more" if told.more <= MOST else f"more than {MOST} more"
+            assert str(told).endswith(number)
+
+
 def test_several_tasks_need_fewer_seeds_in_each() -> None:
     one, four = (more_seeds([exactly(0.8, 6)] * n, [exactly(0.0, 6)] * n).more for n in (1, 4))
     assert four < one / 2
