@@ -2,7 +2,8 @@
 
 Such returns are of one metric, after about as many frames, over as many evaluation episodes, trained by
 today's code or all by older code, and by the same code where a sweep has several versions. A group with runs
-of several metrics, lengths or numbers of episodes is not ranked against any other.
+of several metrics, lengths or numbers of episodes is not ranked against any other; groups with runs of
+several versions of the code are, where each version has about the same share of their runs.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from statistics import median
 from typing import Any, TypeVar
 
@@ -21,6 +23,8 @@ _T = TypeVar("_T")
 
 # Lengths up to this ratio count as equal: the last batch may overshoot the end.
 _EQUAL_LENGTH = 1.1
+# Shares of a group's runs that differ by more than this may explain a difference between groups.
+MOST_APART = Fraction(1, 3)
 _MOST_NAMED = 4
 UNRANKED = "not ranked against each other"
 # Between the values of runs of one group, where they differ.
@@ -38,8 +42,9 @@ class ReturnTerms:
 
     ``metric``: the metric of the returns. ``frames``: median of frames trained, ``None`` for runs that train
     for so many ``minutes``. ``episodes``: per evaluation, if the metric is of one. ``stale``: trained by
-    other code than today's. ``codes``: ids of the code, sorted. ``sweep``: name of the sweep. ``mixed``: what
-    differs between the runs of the group, one of the ``MIXED`` sentences, and how many runs have which.
+    other code than today's. ``codes``: ids of the code, sorted; ``code_runs``: runs of each. ``sweep``: name
+    of the sweep. ``mixed``: what differs between the runs of the group, one of the ``MIXED`` sentences, and
+    how many runs have which.
     """
 
     metric: str | None
@@ -48,6 +53,7 @@ class ReturnTerms:
     minutes: str | None = None
     stale: bool = False
     codes: tuple[str, ...] = ()
+    code_runs: tuple[int, ...] = ()
     sweep: str | None = None
     mixed: tuple[tuple[str, str], ...] = ()
 
@@ -55,6 +61,13 @@ class ReturnTerms:
     def kind(self) -> str:
         """Short name of the metric."""
         return kind_of(self.metric)
+
+    @property
+    def code_counts(self) -> str:
+        """The ids of the code, with the number of runs of each."""
+        return _AND.join(
+            f"{number} × {code}" for code, number in zip(self.codes, self.code_runs, strict=True)
+        )
 
 
 def kind_of(metric: str | None) -> str:
@@ -73,7 +86,7 @@ def terms_of(rows: Sequence[Mapping[str, Any]]) -> ReturnTerms:
     evaluated = kind_of(metric) == "evaluation"
     episodes = _joined(row["evaluation_episodes"] for row in with_return) if evaluated else None
     stale = any(row.get("state") == RunState.STALE.value for row in with_return)
-    codes = {str(row["code_id"]) for row in with_return if row.get("code_id") is not None}
+    codes = Counter(str(row["code_id"]) for row in with_return if row.get("code_id") is not None)
     return ReturnTerms(
         metric,
         float(median(frames)) if frames else None,
@@ -81,6 +94,7 @@ def terms_of(rows: Sequence[Mapping[str, Any]]) -> ReturnTerms:
         minutes,
         stale,
         tuple(sorted(codes)),
+        tuple(codes[code] for code in sorted(codes)),
         _joined(row.get("sweep") for row in with_return),
         tuple(_mixed([row for row in with_return if math.isfinite(row["final_return"])])),
     )
@@ -141,20 +155,32 @@ def classes(items: Iterable[tuple[_T, ReturnTerms]]) -> list[list[_T]]:
 def _codes(every: Sequence[ReturnTerms]) -> Callable[[ReturnTerms], str]:
     """Return a function that names the code of some terms, with its id if one sweep has several.
 
-    Sweeps of different programs can be ranked, as their ids differ only between sweeps.
+    Sweeps of different programs can be ranked, as their ids differ only between sweeps. Mixtures of the same
+    ids are named with the numbers of runs if their shares differ.
     """
     of_sweep: dict[str | None, set[tuple[str, ...]]] = {}
+    mixtures: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
     for terms in every:
         if terms.codes:
             of_sweep.setdefault(terms.sweep, set()).add(terms.codes)
+            mixtures.setdefault(terms.codes, []).append(terms.code_runs)
+    uneven = {codes for codes, counts in mixtures.items() if _apart(counts)}
     several = any(len(codes) > 1 for codes in of_sweep.values())
     is_known = any(terms.stale for terms in every)
 
     def code_of(terms: ReturnTerms) -> str:
         age = "older code" if terms.stale else "today's code" if is_known else "code"
-        return f"{age} {' and '.join(terms.codes) or 'without an id'}" if several else age
+        if terms.codes in uneven:
+            return f"{age} {terms.code_counts}"
+        return f"{age} {_AND.join(terms.codes) or 'without an id'}" if several else age
 
     return code_of
+
+
+def _apart(counts: Sequence[tuple[int, ...]]) -> bool:
+    """Return whether a part has shares of several totals that are too far apart."""
+    shares = [[Fraction(number, sum(own)) for number in own] for own in counts]
+    return any(max(part) - min(part) > MOST_APART for part in zip(*shares, strict=True))
 
 
 def similar_lengths(frames: Iterable[float | None]) -> list[set[float | None]]:
@@ -213,7 +239,7 @@ def _known(values: Iterable[tuple[str, str | None]]) -> list[tuple[str, str]]:
 
 def mixed_code(named: Sequence[tuple[str, ReturnTerms]]) -> list[str]:
     """Return a sentence naming the items that average results of different code, if there are any."""
-    mixed = [(name, " and ".join(terms.codes)) for name, terms in named if len(terms.codes) > 1]
+    mixed = [(name, terms.code_counts) for name, terms in named if len(terms.codes) > 1]
     return [f"results of different code are averaged together: {_listed(mixed)}"] if mixed else []
 
 

@@ -13,6 +13,7 @@ from orchestrator.analysis.comparability import (
     MIXED_EPISODES,
     MIXED_LENGTHS,
     MIXED_METRICS,
+    MOST_APART,
     differences,
     mixed_code,
     similar_lengths,
@@ -26,8 +27,6 @@ from orchestrator.analysis.variant_ranking import names
 from orchestrator.core.formatting import listed
 
 _MOST_NAMED, _MOST_PARTS = 4, 8
-# Shares of a variant's runs that differ by more than this may explain a difference between variants.
-_MOST_APART = Fraction(1, 3)
 # Keys by which a grid chooses a machine, or threads, for some of its runs.
 _SELECTS_HARDWARE = re.compile(r"(^|[._])(device|target)$")
 _SELECTS_THREADS = re.compile(r"^threads$")
@@ -127,4 +126,4 @@ def _unequal(groups: Sequence[Group], value: Callable[[Mapping[str, Any]], Any])
 
 def _apart(value: str, counts: Sequence[Counter[str]]) -> bool:
     shares = [Fraction(own[value], own.total()) for own in counts]
-    return min(shares) == 0 or max(shares) - min(shares) > _MOST_APART
+    return min(shares) == 0 or max(shares) - min(shares) > MOST_APART

@@ -116,8 +116,25 @@ def test_variants_of_a_sweep_that_different_code_trained_are_not_ranked(state: s
 def test_an_average_over_different_code_is_flagged() -> None:
     mixed = terms_of([{**row(), "code_id": code} for code in ("0a", "0a", "0b", None)])
     named = [("plain", terms_of([{**row(), "code_id": "0a"}])), ("edited", mixed)]
-    assert mixed_code(named) == ["results of different code are averaged together: 0a and 0b (edited)"]
+    assert mixed_code(named) == [
+        "results of different code are averaged together: 2 × 0a and 1 × 0b (edited)"
+    ]
     assert differences(named) == ["trained by different code: code 0a (plain); code 0a and 0b (edited)"]
+
+
+@pytest.mark.parametrize("other", ["aab", "abb", "aaabbb"])
+def test_mixtures_of_code_in_about_equal_shares_are_ranked(other: str) -> None:
+    one, two = (terms_of([{**row(), "code_id": code} for code in codes]) for codes in ("abaab", other))
+    assert classes([("one", one), ("two", two)]) == [["one", "two"]]
+
+
+def test_mixtures_of_code_in_other_shares_are_not_ranked() -> None:
+    one, two = (terms_of([{**row(), "code_id": code} for code in codes]) for codes in ("aaab", "abbb"))
+    named = [("one", one), ("two", two), ("three", one)]
+    assert classes(named) == [["one", "three"], ["two"]]
+    assert differences(named) == [
+        "trained by different code: code 3 × a and 1 × b (one, three); code 1 × a and 3 × b (two)"
+    ]
 
 
 LONG = 100_000

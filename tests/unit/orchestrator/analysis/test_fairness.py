@@ -70,6 +70,7 @@ def test_returns_of_collection_beside_evaluations_have_a_red_flag(results: Path)
         ("return metric", {}),
         ("frames", {"frames": 90_000}),
         ("evaluation episodes", {"evaluation": {"episodes": 2}}),
+        ("code", {"code_id": "feed" * 4}),
     ],
 )
 def test_groups_that_are_mixtures_have_a_red_flag_and_no_verdict(
@@ -90,6 +91,24 @@ def test_groups_that_are_mixtures_have_a_red_flag_and_no_verdict(
     told = [str(one) for one in answers(final_returns(groups(collected), intervals=False))]
     assert len(told) == 2
     assert not any("leads" in one for one in told)
+
+
+def test_equal_mixtures_of_code_are_ranked_below_a_red_flag(results: Path) -> None:
+    """The code was changed after every other seed of both."""
+    runs = matrix_runs({"task": ["t"], "algorithm": ["mappo", "iql"], "seed": range(6)})
+    sweep = create_sweep(results, "speed", runs)
+    for run in runs:
+        own = DIFFERENT["code"] if run.seed % 2 else {}
+        value = run.seed + 50.0 * (run.overrides["algorithm"] == "iql")
+        finish(sweep.run(run.run_id), run, [Row(0, 6000, 1.0, {EVAL: value})], **own)
+    collected = collect([sweep])
+    (answer,) = answers(final_returns(groups(collected), intervals=False))
+    assert answer.verdict == "iql leads, by more than luck (6 seeds)"
+    assert flags(collected) == ["code"]
+    assert CliRunner().invoke(app, ["report", "speed", "--results", str(results)]).exit_code == 0
+    page = (sweep.report / "index.html").read_text()
+    assert page.index("<b>red flags:</b> code") < page.index('<article class="card">')
+    assert "results of different code are averaged together: 3 × " in page
 
 
 @pytest.mark.parametrize(("every", "flagged"), [(2, ["evaluation interval"]), (1, [])])
