@@ -470,7 +470,7 @@ def test_profiles_and_probabilities_are_told_in_words_too(results: Path) -> None
     page = report(sweep)
     certain = ["mappo", "iql", "1.00 [1.00, 1.00]"]
     assert rows_of(page, "pairs")[1:] == [
-        ["all 2 tasks", *certain, "yes, p = 0.00014", "12 and 12"],
+        ["all 2 tasks", *certain, "yes, p = 7e-06", "12 and 12"],
         ["a", *certain, "yes, p = 0.0043", "6 and 6"],
         ["b", *certain, "yes, p = 0.0043", "6 and 6"],
     ]
