@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -49,10 +50,16 @@ class FoldedText:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Pictures one below the other, or side by side where they are small."""
+    """Pictures one below the other, or side by side where they are small. ``most``: pictures on the page."""
 
     pictures: tuple[Picture, ...]
+    most: int = sys.maxsize
     kind = "gallery"
+
+    @property
+    def shown(self) -> tuple[Picture, ...]:
+        """The pictures on the page; the others lie beside it."""
+        return self.pictures[: self.most]
 
     @property
     def caption(self) -> str:
@@ -220,6 +227,11 @@ def safe_json(value: Any) -> str:
     """Return JSON that ends no script element of a page."""
     told = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return told.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def clipped(text: str, most: int = 120) -> str:
+    """Return a text with at most so many letters: both of its ends."""
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[1 - most // 2 :]}"
 
 
 # Values as cells and text

@@ -20,6 +20,7 @@ from orchestrator.analysis.report.blocks import Section
 from orchestrator.analysis.report.data import ReportData, report_data
 from orchestrator.analysis.report.export import table_files, table_stems
 from orchestrator.analysis.report.plotting import Picture
+from orchestrator.analysis.report.room import fitted
 from orchestrator.analysis.report.sections import pictures, sections
 from orchestrator.analysis.report.tables import Row, shared_settings
 from orchestrator.analysis.report.vector import Vector
@@ -47,9 +48,10 @@ class Page:
 def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) -> Page:
     """Build the page of these sweeps; ``generated`` is the time of writing, as text."""
     data = report_data(sweep_dirs, collected)
-    found = sections(data)
-    drawn = [picture for section in found for picture in section.pictures]
+    whole = sections(data)
+    drawn = [picture for section in whole for picture in section.pictures]
     vectors = [(one.name, one.vector) for one in counted(drawn, "drawing pictures", len(drawn))]
+    found = fitted(whole)
     style = _part("page.css") + answer_styles() + _part("chart/chart.css")
     names = (
         "page.js",
@@ -74,7 +76,7 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
         scripts=[Markup(script) for script in scripts],  # noqa: S704
         policy=_policy(style, scripts),
     )
-    return Page(html, tuple(found), tuple(vectors))
+    return Page(html, found, tuple(vectors))
 
 
 def pictures_of(collected: Collected, kind: str) -> list[Picture]:

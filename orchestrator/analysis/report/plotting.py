@@ -119,7 +119,7 @@ class Picture:
         """The picture as SVG and as PDF."""
         return vector(lambda: self.draw(LIGHT), _style(LIGHT))
 
-    @property
+    @cached_property
     def inline(self) -> Markup:
         """The picture as a part of a page, in the colours of the page's theme."""
         return inline(self.vector.svg, self.name, self.alt, _PAGE_COLOURS if self.themed else {})

@@ -7,7 +7,11 @@
     return [note("There is no result with its composed configuration: "
       + (known.length ? "these keys of the grid differ." : "its keys of the grid, but for the seed, are those of most runs.")), ...known];
   };
-  const told = one => [
+  const told = one => one.left_out ? [
+    make("h3", {}, "Run " + one.name),
+    make("p", {class: "note"}, "There is no room here for what differs in this run: results.csv, beside the report's folder, has its keys."),
+    make("pre", {}, "orchestrate logs " + one.name),
+  ] : [
     make("h3", {}, "Run " + one.name),
     make("p", {}, "To train it once more, beside the sweep, and to read its whole log:"),
     make("pre", {}, (one.again && one.again + "\n") + "orchestrate logs " + one.name),

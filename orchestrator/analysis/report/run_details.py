@@ -15,9 +15,11 @@ from orchestrator.core.hydra_text import NoSpellingError, hydra_text
 from orchestrator.core.types import RunState
 from orchestrator.rundir import RunDir, SweepDir
 
-# Bytes of a log's end, of all logs together, and differing keys of a run: what a page has room for.
+# Bytes of a log's end, of all logs and of all else together, and differing keys of a run: what a page has
+# room for.
 _TAIL = 1200
 _ALL_TAILS = 250_000
+_ALL_ELSE = 350_000
 _MOST_KEYS = 30
 _NOT_OF_GRID = ("seed", "target")
 
@@ -29,7 +31,8 @@ def run_details(
 ) -> str:
     """Return the details of these rows as JSON, in their order. Safe inside a script element of a page.
 
-    A run without a result has no ``composed`` configuration: what differs are then keys of its grid.
+    A run without a result has no ``composed`` configuration: what differs are then keys of its grid. Those
+    for which there is no room have only their name.
     """
     folders = {sweep.name: sweep for sweep in sweep_dirs}
     runs = [folders[row["sweep"]].run(row["run_id"]) if row["sweep"] in folders else None for row in rows]
@@ -47,7 +50,26 @@ def run_details(
         }
         for at, row in enumerate(rows)
     ]
-    return safe_json(told)
+    return safe_json(_with_room(told, _order(rows)))
+
+
+def _order(rows: Sequence[Row]) -> list[int]:
+    """Return the places of runs without a result, then those of the others."""
+    return sorted(range(len(rows)), key=lambda at: rows[at]["state"] == RunState.DONE.value)
+
+
+def _with_room(told: Sequence[Mapping[str, Any]], order: Sequence[int]) -> list[Mapping[str, Any]]:
+    """Leave of each run that comes after the room is full its name alone; logs have a room of their own."""
+    room, found = _ALL_ELSE, list(told)
+    for at in order:
+        room -= _size({**told[at], "log": ""})
+        if room < 0:
+            found[at] = {"name": told[at]["name"], "left_out": True}
+    return found
+
+
+def _size(value: Any) -> int:
+    return len(safe_json(value).encode())
 
 
 def _again(row: Row, point: Mapping[str, Any]) -> str:
@@ -102,16 +124,15 @@ def _differing(found: Sequence[Mapping[str, str]]) -> list[list[tuple[str, str, 
 
 def _tails(rows: Sequence[Row], runs: Sequence[RunDir | None]) -> dict[int, str]:
     """Return the ends of logs by the row's place: of runs without a result first, until there is no room."""
-    order = sorted(range(len(rows)), key=lambda at: rows[at]["state"] == RunState.DONE.value)
     found: dict[int, str] = {}
     room = _ALL_TAILS
-    for at in order:
+    for at in _order(rows):
         run = runs[at]
         if room <= 0 or run is None:
             continue
         if tail := _tail(run):
             found[at] = tail
-            room -= len(tail)
+            room -= _size(tail)
     return found
 
 

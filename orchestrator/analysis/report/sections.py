@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import count, islice
 
 from orchestrator.analysis.compare import KeyComparison, compare_by, target_comparisons
@@ -65,6 +66,9 @@ _MOST_MISSING = 200
 # Most groups drawn; the tables hold everything.
 _MOST_DRAWN = 120
 _MOST_LOSSES = 6
+_MOST_WARNINGS = 100
+# Most characters of a sweep's grid.
+_MOST_GRID = 20_000
 
 
 def sections(data: ReportData) -> list[Section]:
@@ -123,7 +127,12 @@ def _audit(data: ReportData) -> Section | None:
 def _warnings(data: ReportData) -> Section | None:
     found = [("", text) for text in (*warnings(data.finals), *data.collected.warnings)]
     found += [("damaged:", text) for text in data.collected.problems]
-    return Section("warnings", "Before you read on", (Points(tuple(found)),)) if found else None
+    if not found:
+        return None
+    shown = found[:_MOST_WARNINGS]
+    if len(found) > len(shown):
+        shown.append(("", f"{len(found) - len(shown):,} more: orchestrate collect SWEEP prints them all"))
+    return Section("warnings", "Before you read on", (Points(tuple(shown)),))
 
 
 def _sweeps(data: ReportData) -> Section | None:
@@ -348,11 +357,8 @@ def _missing(data: ReportData) -> Section | None:
     if not missing:
         return None
     label = labeller(list(data.collected.points.values()))
-    blocks: tuple[Block, ...] = (tables.missing_table(missing[:_MOST_MISSING], label),)
-    if len(missing) > _MOST_MISSING:
-        more = f"And {len(missing) - _MOST_MISSING} more: orchestrate status lists them all."
-        blocks = (*blocks, Text(more, note=True))
-    return Section("missing", "Failed, skipped and missing", blocks)
+    table = replace(tables.missing_table(missing, label), most=_MOST_MISSING)
+    return Section("missing", "Failed, skipped and missing", (table,))
 
 
 def _runs(data: ReportData) -> Section:
@@ -374,7 +380,10 @@ def _provenance(data: ReportData) -> Section:
     blocks: list[Block] = [Text("No run is finished.") if told is None else told]
     for sweep_dir in data.sweep_dirs:
         if (grid := sweep_dir.latest_grid()) is not None:
-            blocks.append(FoldedText(f"Grid of {sweep_dir.name} (as submitted, number {grid[0]})", grid[1]))
+            number, whole = grid
+            if len(shown := whole[:_MOST_GRID]) < len(whole):
+                shown += f"\n… {sweep_dir.latest_grid_path()} has {len(whole) - len(shown):,} characters more"
+            blocks.append(FoldedText(f"Grid of {sweep_dir.name} (as submitted, number {number})", shown))
     return Section("provenance", "Provenance", tuple(blocks))
 
 

@@ -372,7 +372,12 @@ def _counted(values: Counter[str]) -> str:
     """Return one value per line, with its number of runs where there are several."""
     if len(values) == 1:
         return next(iter(values))
-    return "\n".join(f"{value} ({count})" for value, count in sorted(values.items())) or MISSING
+    told = [f"{value} ({count})" for value, count in sorted(values.items())]
+    more = [f"and {len(told) - _MOST_FACTS:,} more, see results.csv"] if len(told) > _MOST_FACTS else []
+    return "\n".join([*told[:_MOST_FACTS], *more]) or MISSING
+
+
+_MOST_FACTS = 40
 
 
 _FACTS = (

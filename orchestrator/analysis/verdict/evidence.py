@@ -11,8 +11,9 @@ from orchestrator.analysis.stats import Final
 from orchestrator.analysis.variant_ranking import Variant, over_tasks, variants
 from orchestrator.analysis.verdict.leaders import countable
 
-# Most variants of a task that are compared with each other, the best ones.
-MOST_PAIRED = 20
+# Most variants of a task that are compared with each other, the best ones, and most pairs of all tasks.
+_MOST_PAIRED = 20
+_MOST_PAIRS = 5000
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,13 @@ class Evidence:
 
     ``rows``: the variants over all tasks, with their final return in each task that they have. ``pairs``: per
     task by the positions of two rows, the higher interquartile mean first; only rows with returns that can be
-    ranked against each other.
+    ranked against each other, of the best ``paired`` variants of each task.
     """
 
     tasks: tuple[str, ...]
     rows: tuple[tuple[Variant, Mapping[str, Final]], ...]
     pairs: Mapping[str, Mapping[tuple[int, int], Improvement]]
+    paired: int = _MOST_PAIRED
 
 
 def evidence(finals: Sequence[Final]) -> Evidence:
@@ -48,14 +50,22 @@ def evidence(finals: Sequence[Final]) -> Evidence:
         for task, final in own.items()
     }
     pairs = {}
+    paired = _paired(len({final.group.task for final in returning}))
     for task, panel in variants(_best_first(returning)).items():
         found = {}
-        for one, other in _rankable_pairs(panel[:MOST_PAIRED], task):
+        for one, other in _rankable_pairs(panel[:paired], task):
             pair = page.corrected(against(one, other, (task,), intervals=False))
             at = (place[task, one.number, one.side], place[task, other.number, other.side])
             found[at] = pair
         pairs[task] = found
-    return Evidence(tuple(dict.fromkeys(final.group.task for final in returning)), rows, pairs)
+    return Evidence(tuple(dict.fromkeys(final.group.task for final in returning)), rows, pairs, paired)
+
+
+def _paired(tasks: int) -> int:
+    """Return how many variants of each task can be compared."""
+    return next(
+        (some for some in range(_MOST_PAIRED, 2, -1) if tasks * some * (some - 1) // 2 <= _MOST_PAIRS), 2
+    )
 
 
 def _best_first(finals: Sequence[Final]) -> list[Final]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from orchestrator.analysis.comparability import classes
-from orchestrator.analysis.significance import wins
+from orchestrator.analysis.significance import chances_to_win
 from orchestrator.analysis.stats import Final
 from orchestrator.core.labels import varying_keys
 
@@ -58,10 +58,7 @@ def key_effects(finals: Sequence[Final]) -> list[KeyEffect]:
 def keys_without_effect(finals: Sequence[Final]) -> list[tuple[str, str]]:
     """Return task and key of all that vary, but no combination of the other keys has all values of it."""
     return [
-        (task, key)
-        for task, keys, members in _varying(finals)
-        for key in keys
-        if _effect(task, key, members) is None
+        (task, key) for task, keys, members in _varying(finals) for key in keys if not _whole(key, members)
     ]
 
 
@@ -78,30 +75,33 @@ def _varying(finals: Sequence[Final]) -> Iterator[tuple[str, list[str], list[Fin
 
 def _effect(task: str, key: str, members: Sequence[Final]) -> KeyEffect | None:
     """Return the effect of a key; ``None`` where no combination of the others has all of its values."""
-    by_rest: dict[str, dict[str, Final]] = defaultdict(dict)
-    values: dict[str, Any] = {}
-    for final in members:
-        point = final.group.point
-        value = repr(point.get(key))
-        values[value] = point.get(key)
-        rest = repr(sorted((name, repr(one)) for name, one in point.items() if name != key))
-        by_rest[rest][value] = final
-    whole = [own for own in by_rest.values() if len(own) == len(values)]
-    if not whole or len(values) < 2:
+    whole = _whole(key, members)
+    if not whole:
         return None
-    effects = [_value_effect(values[value], value, whole) for value in values]
+    values = {repr(final.group.point.get(key)): final.group.point.get(key) for final in members}
+    chances: dict[str, list[float]] = {name: [] for name in values}
+    means: dict[str, list[float]] = {name: [] for name in values}
+    best_in: Counter[str] = Counter()
+    for own in whole:
+        levels = {name: final.estimate.value for name, final in own.items() if final.estimate is not None}
+        highest = max(levels.values())
+        best_in.update(name for name, level in levels.items() if level == highest)
+        for name, chance in zip(own, chances_to_win([final.values for final in own.values()]), strict=True):
+            chances[name].append(chance)
+            means[name].append(levels[name])
+    effects = [
+        ValueEffect(value, len(whole), fmean(means[name]), fmean(chances[name]), best_in[name])
+        for name, value in values.items()
+    ]
     return KeyEffect(task, key, tuple(sorted(effects, key=lambda one: -one.wins)))
 
 
-def _value_effect(value: Any, name: str, whole: Sequence[dict[str, Final]]) -> ValueEffect:
-    import numpy as np
-
-    chances, means, best_in = [], [], 0
-    for own in whole:
-        arrays = {other: np.array(final.values) for other, final in own.items()}
-        against = [wins(arrays[name], array).mean() for other, array in arrays.items() if other != name]
-        chances.append(float(np.mean(against)))
-        level = {other: final.estimate.value for other, final in own.items() if final.estimate is not None}
-        means.append(level[name])
-        best_in += level[name] == max(level.values())
-    return ValueEffect(value, len(whole), fmean(means), fmean(chances), best_in)
+def _whole(key: str, members: Sequence[Final]) -> list[dict[str, Final]]:
+    """Return the combinations of the other keys that have all values of a key, with a run of each value."""
+    by_rest: dict[str, dict[str, Final]] = defaultdict(dict)
+    for final in members:
+        point = final.group.point
+        rest = repr(sorted((name, repr(one)) for name, one in point.items() if name != key))
+        by_rest[rest][repr(point.get(key))] = final
+    every = len({value for own in by_rest.values() for value in own})
+    return [own for own in by_rest.values() if len(own) == every] if every > 1 else []

@@ -13,23 +13,27 @@ from orchestrator.analysis.report.blocks import (
     Section,
     Table,
     Text,
+    clipped,
     columns,
     estimated,
     safe_json,
 )
 from orchestrator.analysis.report.tables import verdict_text
 from orchestrator.analysis.significance import FEW_SEEDS
-from orchestrator.analysis.verdict.evidence import MOST_PAIRED, Evidence
+from orchestrator.analysis.verdict.evidence import Evidence
 from orchestrator.analysis.verdict.leaders import Answer
 
 _HOW_TO_READ = (
     "Interquartile means over seeds with 95 % intervals. Bold: the leaders of a task, which cannot be told "
     "apart from its best; grey: behind by more than luck; neither: a task without a verdict. A click on a "
-    f"return compares its variant with the best {MOST_PAIRED} of the task, one by one: the chance that a run "
+    "return compares its variant with the best {} of the task, one by one: the chance that a run "
     "of it returns more, a tie counting half, and whether that is more than luck, corrected for all that is "
     f"compared on this page. Below {FEW_SEEDS} seeds of either there is no verdict, nor where the corrected "
     "test of so few could not say yes."
 )
+
+# Numbers of seeds that its script knows.
+_MOST_COUNTS = 10_000
 
 
 def evidence_section(found: Evidence, answers: Sequence[Answer]) -> Section | None:
@@ -59,7 +63,7 @@ def evidence_section(found: Evidence, answers: Sequence[Answer]) -> Section | No
     blocks = (
         Table("variants", heads, tuple(rows)),
         PairDetails(_pairs(found)),
-        Text(_HOW_TO_READ, note=True),
+        Text(_HOW_TO_READ.format(found.paired), note=True),
     )
     return Section("evidence", "Variants by task", blocks)
 
@@ -67,7 +71,8 @@ def evidence_section(found: Evidence, answers: Sequence[Answer]) -> Section | No
 def _pairs(found: Evidence) -> str:
     """Return the pairs for the page's script: per task [row, row, chance, verdict], and its rows' seeds."""
     paired = {at for pairs in found.pairs.values() for pair in pairs for at in pair}
-    known = {at: row for at, row in enumerate(found.rows) if at < MOST_ROWS or at in paired}
+    most = min(MOST_ROWS, _MOST_COUNTS // max(1, len(found.tasks)))
+    known = {at: row for at, row in enumerate(found.rows) if at < most or at in paired}
     tasks = [
         {
             "name": task,
@@ -78,4 +83,6 @@ def _pairs(found: Evidence) -> str:
         }
         for task in found.tasks
     ]
-    return safe_json({"labels": {at: variant.label for at, (variant, _) in known.items()}, "tasks": tasks})
+    return safe_json(
+        {"labels": {at: clipped(variant.label) for at, (variant, _) in known.items()}, "tasks": tasks}
+    )

@@ -11,6 +11,7 @@ from orchestrator.core.formatting import count, listed
 from orchestrator.core.types import RunState
 
 _MOST_NAMED = 4
+_MOST_REASONS = 12
 _LOST = {RunState.FAILED, RunState.UNKNOWN, RunState.CANCELLED, RunState.SKIPPED}
 
 
@@ -29,6 +30,9 @@ def failures(groups: Sequence[Group]) -> Iterator[str]:
             else:
                 why = "not finished"
             found.setdefault(why, Counter())[label] += 1
-    for why, labels in found.items():
+    for why, labels in list(found.items())[:_MOST_REASONS]:
         who = [label if number == 1 else f"{number} of {label}" for label, number in labels.items()]
         yield f"{count(labels.total(), 'run')} {why}: {listed(who, _MOST_NAMED)}"
+    if rest := list(found.values())[_MOST_REASONS:]:
+        runs = sum(labels.total() for labels in rest)
+        yield f"{count(runs, 'run')} for {count(len(rest), 'other reason')}: see the table of runs"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from orchestrator.analysis.significance import chances_to_win, wins
 from orchestrator.analysis.stats import Final, final_returns, groups
 from orchestrator.analysis.tables import RunReading
 from orchestrator.analysis.verdict.cost_front import CostClass, Prices, cost_classes
@@ -70,6 +71,13 @@ def test_returns_that_cannot_be_ranked_are_no_pair() -> None:
     assert set(found.pairs["t"]) == {(0, 1)}
 
 
+def test_many_tasks_compare_fewer_variants_of_each() -> None:
+    few, many = (evidence(finals(lambda *_: 1.0, 1, algorithms=20, tasks=tasks)) for tasks in (1, 50))
+    assert (few.paired, many.paired) == (20, 14)
+    assert sum(map(len, few.pairs.values())) == 190
+    assert sum(map(len, many.pairs.values())) == 50 * 14 * 13 // 2
+
+
 # Cost
 
 
@@ -129,6 +137,15 @@ def test_the_key_that_matters_comes_first_and_the_other_is_a_half() -> None:
     assert [(one.best_in, one.combinations) for one in by_key["lr"].values] == [(4, 4), (0, 4), (0, 4)]
     assert by_key["algorithm"].values[0].mean - by_key["algorithm"].values[1].mean == pytest.approx(10, abs=1)
     assert all(0.3 < one.wins < 0.7 for one in by_key["gamma"].values)
+
+
+def test_chances_to_win_are_means_over_the_other_samples() -> None:
+    generator = np.random.default_rng(5)
+    several = [generator.integers(0, 6, size=size).astype(float) for size in (1, 4, 7, 3)]
+    for at, chance in enumerate(chances_to_win(several)):
+        others = [wins(several[at], other).mean() for number, other in enumerate(several) if number != at]
+        assert chance == pytest.approx(np.mean(others))
+    assert chances_to_win([[1.0, 2.0, 3.0]] * 3) == [0.5, 0.5, 0.5]
 
 
 def test_only_combinations_with_all_values_count() -> None:

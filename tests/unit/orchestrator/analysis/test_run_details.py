@@ -67,3 +67,18 @@ def test_a_run_without_a_result_differs_in_its_keys_of_the_grid(tmp_path: Path) 
     told = json.loads(run_details([sweep], rows, {("s", run.run_id): run.point for run in runs}))
     assert [one["composed"] for one in told] == [True] * 3 + [False] * 3
     assert [one["differs"] for one in told] == [[]] * 3 + [[["algorithm", "mappo", "iql"]]] * 3
+
+
+def test_runs_for_which_there_is_no_room_keep_their_name_and_failed_ones_come_first() -> None:
+    rows = [
+        {"sweep": "s", "run_id": f"{at}", "trainer": "benchmarl", "state": "failed" if at > 900 else "done"}
+        for at in range(1000)
+    ]
+    points = {("s", row["run_id"]): {"experiment.x": "y" * 2000, "seed": at} for at, row in enumerate(rows)}
+    told = run_details([], rows, points)
+    assert len(told) < 450_000
+    found = json.loads(told)
+    assert [one["name"] for one in found] == [f"s {at}" for at in range(1000)]
+    assert not any("left_out" in one for one in found[901:])
+    assert found[0]["again"]
+    assert found[900] == {"name": "s 900", "left_out": True}

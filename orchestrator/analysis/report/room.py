@@ -1,0 +1,169 @@
+"""Fit a page into its room: fewer rows of the longest tables, fewer pictures of the largest galleries.
+
+All that is left out lies in files beside the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, takewhile
+
+from markupsafe import escape
+
+from orchestrator.analysis.report.blocks import (
+    MOST_ROWS,
+    Block,
+    Cell,
+    Chart,
+    Column,
+    Details,
+    Folded,
+    FoldedText,
+    Gallery,
+    Html,
+    PairDetails,
+    Points,
+    Section,
+    Table,
+    Text,
+)
+
+# Bytes of a page, and of these those of styles, scripts and frames of blocks, of all tables but that of runs,
+# and of that.
+PAGE = 3_000_000
+_FRAME = 160_000
+_TABLES = 500_000
+_RUNS = 600_000
+# Bytes of a figure around its picture, without its caption.
+_FIGURE = 250
+
+
+def fitted(sections: Sequence[Section]) -> tuple[Section, ...]:
+    """Return the sections with as many rows and pictures as there is room for.
+
+    Equal shares: what does not fit is left out of the largest first. At least a row of each table stays.
+    """
+    several = [_tables(section.blocks) for section in sections]
+    rows = {id(table): _row_sizes(table) for own in several for table in own}
+    long = {id(table) for own in several for table in own if table.most > MOST_ROWS}
+    shares = {
+        **_shares({key: own for key, own in rows.items() if key not in long}, _TABLES),
+        **_shares({key: own for key, own in rows.items() if key in long}, _RUNS),
+    }
+    cut = [_changed(section, lambda one: _with_rows(one, shares)) for section in sections]
+    room = PAGE - _FRAME - sum(_size(block) for section in cut for block in section.blocks)
+    pictures = _with_room([gallery for section in cut for gallery in _galleries(section.blocks)], room)
+    return tuple(_changed(section, lambda one: _with_pictures(one, pictures)) for section in cut)
+
+
+def _shares(rows: dict[int, list[int]], room: int) -> dict[int, int]:
+    """Return how many of its rows each table may show: all share the room, small ones leave theirs over."""
+    level, left = 0, room
+    sizes = sorted(sum(own) for own in rows.values())
+    for at, size in enumerate(sizes):
+        level = left // (len(sizes) - at)
+        if size > level:
+            break
+        left -= size
+        level = size
+    return {key: max(1, _fitting(own, level)) for key, own in rows.items()}
+
+
+def _fitting(sizes: Sequence[int], room: int) -> int:
+    """Return how many of the first ones fit."""
+    return sum(1 for _ in takewhile(lambda total: total <= room, accumulate(sizes)))
+
+
+def _with_room(galleries: Sequence[Gallery], room: int) -> dict[int, int]:
+    """Return how many pictures each gallery may show: the first of each, then the second, while they fit."""
+    shown = {id(gallery): 0 for gallery in galleries}
+    full: set[int] = set()
+    for at in range(max((len(gallery.pictures) for gallery in galleries), default=0)):
+        for gallery in galleries:
+            if id(gallery) in full or at >= len(gallery.pictures):
+                continue
+            picture = gallery.pictures[at]
+            size = _FIGURE + len(picture.inline.encode()) + len(picture.caption.encode())
+            if size > room:
+                full.add(id(gallery))
+                continue
+            room -= size
+            shown[id(gallery)] = at + 1
+    return shown
+
+
+def _changed(section: Section, change: Callable[[Block], Block]) -> Section:
+    return replace(section, blocks=tuple(_inside(block, change) for block in section.blocks))
+
+
+def _inside(block: Block, change: Callable[[Block], Block]) -> Block:
+    if isinstance(block, Folded):
+        return replace(block, blocks=tuple(_inside(one, change) for one in block.blocks))
+    return change(block)
+
+
+def _with_rows(block: Block, shares: dict[int, int]) -> Block:
+    if isinstance(block, Table) and shares[id(block)] < len(block.shown):
+        return replace(block, most=shares[id(block)])
+    return block
+
+
+def _with_pictures(block: Block, shown: dict[int, int]) -> Block:
+    if isinstance(block, Gallery) and shown[id(block)] < len(block.pictures):
+        return replace(block, most=shown[id(block)])
+    return block
+
+
+def _tables(blocks: Iterable[Block]) -> list[Table]:
+    return [block for block in _flat(blocks) if isinstance(block, Table)]
+
+
+def _galleries(blocks: Iterable[Block]) -> list[Gallery]:
+    return [block for block in _flat(blocks) if isinstance(block, Gallery)]
+
+
+def _flat(blocks: Iterable[Block]) -> Iterator[Block]:
+    for block in blocks:
+        if isinstance(block, Folded):
+            yield from _flat(block.blocks)
+        else:
+            yield block
+
+
+# Bytes of blocks on the page
+
+
+def _size(block: Block) -> int:
+    if isinstance(block, Folded):
+        return sum(map(_size, block.blocks))
+    if isinstance(block, Table):
+        return sum(_row_sizes(block))
+    if isinstance(block, Chart | Details | PairDetails):
+        return len(block.data.encode())
+    if isinstance(block, Html):
+        return len(block.markup.encode())
+    if isinstance(block, Points):
+        return sum(30 + _escaped(word) + _escaped(text) for word, text in block.items)
+    return _escaped(block.text) if isinstance(block, Text | FoldedText) else 0
+
+
+def _row_sizes(table: Table) -> list[int]:
+    heads = table.columns or (Column(""),) * max(map(len, table.rows), default=0)
+    return [
+        10 + sum(_cell_size(cell, head.numeric) for cell, head in zip(row, heads, strict=False))
+        for row in table.shown
+    ]
+
+
+def _cell_size(cell: Cell, numeric: bool) -> int:
+    """Return the bytes of a cell with its attributes, about as the template writes them."""
+    place = "" if numeric and cell.plain else cell.place
+    facts = (place, cell.ends_text, cell.more_text, cell.title, 2 * cell.state)
+    long = 40 if cell.source or len(cell.text) > 300 else 0
+    around = 10 + 15 * numeric + 15 * bool(cell.state) + long
+    return around + _escaped(cell.text) + sum(13 + _escaped(fact) for fact in facts if fact)
+
+
+def _escaped(text: str) -> int:
+    return len(escape(text).encode())
