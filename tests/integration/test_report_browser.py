@@ -259,6 +259,7 @@ def test_paper_gets_all_rows_and_no_controls(page: Page) -> None:
     assert len(column(page, "run")) == 15
     assert style(page, "body", "color") == "rgb(29, 33, 41)"
     assert style(page, "#runs .wide", "overflowX") == "visible"
+    assert style(page, "th button", "display") == "contents", "or further pages have no heads of columns"
     folded = "document.querySelectorAll('details:not([open])').length"
     page.evaluate(f"addEventListener('beforeprint', () => window.foldedOnPaper = {folded})")
     assert page.evaluate(folded) == 2
