@@ -23,8 +23,9 @@ settings.load_profile("any machine")
 
 FOREIGN = ("SLURM_", "SKYPILOT_", "SKY_", "AWS_", "WANDB_", "ORCHESTRATE_", "HYDRA_", "CUDA_VISIBLE_DEVICES")
 
-# Files whose tests share a cluster: SkyPilot's, one with results to compare with, and one without.
+# Files whose tests share a cluster: two of SkyPilot's, one with results to compare with, and one without.
 LANES = {
+    "sweeps of instances": ("tests/sky/test_sweep.py",),
     "sky": ("tests/sky/",),
     "trained": tuple(
         f"tests/slurm/test_{name}.py" for name in ("chances", "faults", "launch", "submission", "sweep")
@@ -71,6 +72,12 @@ def pytest_configure(config: pytest.Config) -> None:
         shutil.rmtree(folder)
 
     config.add_cleanup(end)
+
+
+def pytest_collection_finish() -> None:
+    """PyTorch computes in one thread, as a run has it: on busy cores several wait for each other, busily."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import nn
@@ -18,9 +20,18 @@ def test_products_are_counted_and_no_gradient_is_left() -> None:
     assert all(weight.grad is None for weight in network.parameters())
 
 
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
 def test_the_peak_is_measured_on_one_thread_and_changes_nothing(precision: torch.dtype) -> None:
-    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    state = torch.get_rng_state()
     assert 1e8 < peak_of_core(precision) < 1e14
-    assert torch.get_num_threads() == threads
+    assert torch.get_num_threads() == 2
     assert torch.equal(torch.get_rng_state(), state)
