@@ -23,6 +23,7 @@ from jobs.training.best_policy import RETURN
 from jobs.training.loop import iterate
 from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.ui.cli import app
+from tests import warm
 from tests.helpers import ROOT, wait_for
 from tests.recorded_env import EPISODES, TASK
 from tests.resuming import Attempt, Kill, Nursery, bits, differences
@@ -67,16 +68,16 @@ def final_state(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("trainer", "more", "kills"),
+    ("trainer", "more", "number"),
     [
-        ("ppo", {}, 20),
-        ("ppo", {"task.opponents": 1, "anneal_lr": True}, 20),
-        ("ppo", {"network": "transformer", "features": 8, "heads": 2}, 20),
-        ("ppo", {"task": "gymnasium/CartPole-v1"}, 20),
-        ("impala", {"task.opponents": 1}, 20),
-        ("a2c", {"task": "gymnasium/CartPole-v1"}, 20),
-        ("ppo", {"mode": "parallel", "actors": 2, "task.opponents": 2, "anneal_lr": True}, 20),
-        ("a2c", {"mode": "parallel", "actors": 4, "task": "gymnasium/CartPole-v1"}, 20),
+        ("ppo", {}, 12),
+        ("ppo", {"task.opponents": 1, "anneal_lr": True}, 12),
+        ("ppo", {"network": "transformer", "features": 8, "heads": 2}, 12),
+        ("ppo", {"task": "gymnasium/CartPole-v1"}, 12),
+        ("impala", {"task.opponents": 1}, 12),
+        ("a2c", {"task": "gymnasium/CartPole-v1"}, 12),
+        ("ppo", {"mode": "parallel", "actors": 2, "task.opponents": 2, "anneal_lr": True}, 12),
+        ("a2c", {"mode": "parallel", "actors": 4, "task": "gymnasium/CartPole-v1"}, 12),
         # Its files are large.
         ("ppo", {"task": "procgen/leaper", "network": "cnn", "evaluation_interval": 256}, 6),
     ],
@@ -93,17 +94,18 @@ def final_state(folder: Path) -> dict[str, Any]:
     ],
 )
 def test_killed_anywhere_equals_left_alone(
-    trainer: str, more: dict[str, Any], kills: int, tmp_path: Path
+    trainer: str, more: dict[str, Any], number: int, tmp_path: Path
 ) -> None:
     alone, killed = tmp_path / "alone", tmp_path / "killed"
     draw, overrides = random.Random(json.dumps([trainer, more])), {**TINY, **OWN[trainer], **more}
     others = range(1, more.get("actors", 1))
-    places = {"": list(PLACES), **{f"actor {number}": PLAYS_AND_LEARNS for number in others}}
+    places = {"": list(PLACES), **{f"actor {other}": PLAYS_AND_LEARNS for other in others}}
+    kills = kills_of(draw, places)
     with Nursery(trainer) as nursery:
         assert nursery.run(Attempt(str(alone), overrides, 3)) == 0, log(alone)
         hits = 0
-        while hits < kills:
-            code = nursery.run(Attempt(str(killed), overrides, 3, kill_of(draw, places)))
+        while hits < number:
+            code = nursery.run(Attempt(str(killed), overrides, 3, next(kills)))
             assert code in (0, -9) or was_killed(killed), log(killed)
             hits += code != 0
             if code == 0:  # it was done before: kill another
@@ -138,14 +140,13 @@ def test_killed_anywhere_loses_nothing_that_was_saved(
     trainer: str, more: dict[str, Any], places: dict[str, list[str]], tmp_path: Path
 ) -> None:
     """Each attempt goes on from the newest checkpoint, with episodes that no attempt before has played."""
-    draw, killed = random.Random(trainer), RunDir(tmp_path / "killed")
+    kills, killed = kills_of(random.Random(trainer), places), RunDir(tmp_path / "killed")
     keys = {**TINY, **OWN[trainer], **more, "task": TASK, **LONG}
     hits, saved, played = 0, 0, list[str]()
     with Nursery(trainer) as nursery:
         while hits < 5:
             episodes = tmp_path / f"episodes-{hits}"
-            where = kill_of(draw, places)
-            code = nursery.run(Attempt(str(killed.path), keys, 3, where, env={EPISODES: str(episodes)}))
+            code = nursery.run(Attempt(str(killed.path), keys, 3, next(kills), env={EPISODES: str(episodes)}))
             assert code == -9 or (code and was_killed(killed.path)), log(killed.path)
             hits += 1
             wait_for(lambda: not open_below(killed.path), what="the end of all processes and of their memory")
@@ -164,11 +165,15 @@ def test_killed_anywhere_loses_nothing_that_was_saved(
     assert killed.attempts()[-1].number == hits + 1
 
 
-def kill_of(draw: random.Random, places: Mapping[str, Sequence[str]]) -> Kill:
-    """A kill of any process of a run, anywhere in what it does. ``places``: those that each comes to."""
-    process = draw.choice(list(places))
-    where = draw.choice(places[process])
-    return Kill(where, draw.randint(1, PLACES[where]), process)
+def kills_of(draw: random.Random, places: Mapping[str, Sequence[str]]) -> Iterator[Kill]:
+    """Kills of each process of a run at each place that it comes to: all once, then all again.
+
+    ``places``: those of each process.
+    """
+    pairs = [(process, where) for process, wheres in places.items() for where in wheres]
+    while True:
+        for process, where in draw.sample(pairs, len(pairs)):
+            yield Kill(where, draw.randint(1, PLACES[where]), process)
 
 
 def was_killed(folder: Path) -> bool:
@@ -225,6 +230,14 @@ def gap_per_reward(one: dict[str, float], other: dict[str, float]) -> float:
     return gap / reward
 
 
+@pytest.fixture
+def warm_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers of this test's sweeps are forks of the warm parent."""
+    for name, value in warm.WORKERS.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.usefixtures("warm_workers")
 def test_by_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     base = "\n".join(f"  {key}: {json.dumps(value)}" for key, value in {**TINY, **OWN["ppo"]}.items())
@@ -279,6 +292,7 @@ def test_by_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "Evaluations on several tasks" in page
 
 
+@pytest.mark.usefixtures("warm_workers")
 def test_it_learns_cartpole_with_the_keys_of_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,16 +310,6 @@ def test_it_learns_cartpole_with_the_keys_of_the_page(
     run("collect", "cartpole")
 
 
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """As a run has it: with more, tiny networks wait for threads most of the time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("trainer", ["impala", "a2c"])
 def test_the_keys_of_the_page_solve_cartpole(trainer: str) -> None:
     """In one process: a step is that of several with the same batch."""
