@@ -18,6 +18,7 @@ import pkgutil
 import runpy
 import select
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -34,6 +35,8 @@ FRESH = os.environ.setdefault("FRESH_PYTHON", sys.executable)
 FRESH_PREFIX = Path(FRESH).parents[1]
 MODULES = ("jobs.check", "jobs.evaluate", "tests.resuming", "benchmarl.run")
 COMMANDS_MODULE = "orchestrator.ui.cli"
+# What of an environment names its Python or its folder, and starts our commands.
+SCRIPTS = ("activate", "orchestrate")
 # In the environment: workers too, commands too. The process that is started then only passes signals on.
 WORKERS = {"WARM_WORKERS": "1"}
 COMMANDS = {"WARM_COMMANDS": "1"}
@@ -64,7 +67,9 @@ def start(folder: Path) -> list[subprocess.Popen[bytes]]:
         if path.name != "bin":
             (folder / path.name).symlink_to(path)
     for path in (FRESH_PREFIX / "bin").iterdir():
-        if not path.name.startswith("python"):
+        if path.name in SCRIPTS:
+            _copy(path, folder)
+        elif not path.name.startswith("python"):
             (folder / "bin" / path.name).symlink_to(path)
     words = {"fresh": FRESH, "client": Path(__file__).with_name("warm_client.py"), "folder": folder}
     quoted = {name: shlex.quote(str(word)) for name, word in words.items()}
@@ -81,6 +86,13 @@ def start(folder: Path) -> list[subprocess.Popen[bytes]]:
         )
         for name in _LOADED
     ]
+
+
+def _copy(script: Path, folder: Path) -> None:
+    """The script as of the environment in ``folder``."""
+    copy = folder / "bin" / script.name
+    copy.write_text(script.read_text().replace(str(FRESH_PREFIX), str(folder)))
+    shutil.copymode(script, copy)
 
 
 class _Fork:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def clone(tmp_path: Path) -> Path:
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, folder)
     shutil.copytree(ROOT / "sweeps", folder / "sweeps")
-    (folder / ".venv").symlink_to(warm.FRESH_PREFIX)
+    (folder / ".venv").symlink_to(Path(sys.executable).parents[1])
     (grid,) = blocks("yaml")
     (folder / "first.yaml").write_text(grid)
     return folder
@@ -48,7 +49,7 @@ def test_a_fresh_machine_needs_two_commands_and_nothing_before_them() -> None:
 
 def test_every_command_of_the_readme_works(clone: Path) -> None:
     script = "set -ex\n" + "\n".join(commands())
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    environment = {**os.environ, **warm.WORKERS, "CUDA_VISIBLE_DEVICES": ""}
     typed = subprocess.run(
         ["bash", "-c", script],
         cwd=clone,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.helpers import PATIENCE_S, ROOT
 
 STEP = re.compile(r"^```console\n(?P<typed>.*?)^```\n\n```text\n(?P<said>.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -30,6 +31,7 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Step]]:
     folder = tmp_path_factory.mktemp("empty")
     environment = {
         **os.environ,
+        **warm.WORKERS,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "CUDA_VISIBLE_DEVICES": "",
         "HOME": str(tmp_path_factory.mktemp("home")),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests import helpers
+from tests import helpers, warm
 from tests.audit import check_finished
 from tests.sky.bed import Bed
 from tests.slurm.lab import STEPS, Lab
@@ -81,7 +81,7 @@ def test_training_outlives_its_instance_and_ends_as_at_home(
     training = lab.start("sweep", "--grid", "real.yaml", "--on", "profile.yaml")
     at_home = Lab(tmp_path / "home")
     at_home.train_grid(40)
-    at_home.run("sweep", "--grid", "real.yaml", "--on", "local")
+    at_home.run("sweep", "--grid", "real.yaml", "--on", "local", env=warm.WORKERS)
     at_home.run("collect", "real")
 
     def came_home() -> bool:
@@ -128,7 +128,9 @@ def test_whatever_becomes_of_the_command_instances_go(bed: Bed, tmp_path: Path, 
     said = left.run("status", "tiny")
     if instance in bed.sky("status"):
         assert re.search(rf"instance {instance} is up since [0-9:]+", said)
-    helpers.wait_for(lambda: nothing_is_left(bed), what="the end of the instance, without an exchange")
+    # SkyPilot takes seconds of the processor to answer, squeue none.
+    helpers.wait_for(lambda: not bed.slurm.queue(), what="the end of the instance, without an exchange")
+    helpers.wait_for(lambda: nothing_is_left(bed), what="SkyPilot to know of it")
 
 
 def test_a_run_on_two_machines(bed: Bed, tmp_path: Path, labs: list[CloudLab]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.slurm.cluster import Cluster
 from tests.slurm.daemons import ClusterError, search_path
 from tests.slurm.lab import Lab
@@ -60,6 +61,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     lab.count_grid(runs=25)
     lab.train_grid()
     for name in ("tiny", "real"):
-        lab.run("sweep", "--grid", f"{name}.yaml", "--on", "local", "--follow")
+        lab.run("sweep", "--grid", f"{name}.yaml", "--on", "local", "--follow", env=warm.WORKERS)
         lab.run("collect", name)
     return lab
