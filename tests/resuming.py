@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import multiprocessing
 import os
 import pkgutil
 import signal
@@ -155,6 +156,8 @@ def _live(attempt: Attempt, trainer: str) -> None:
     code = 1
     try:
         os.environ.update(attempt.env)
+        if attempt.overrides.get("experiment.parallel_collection"):
+            _fork_collectors(trainer)
         code = _train(attempt, trainer)
     except BaseException:
         import traceback
@@ -164,6 +167,14 @@ def _live(attempt: Attempt, trainer: str) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _fork_collectors(trainer: str) -> None:
+    """Import the trainer once for all processes that collect; TorchRL's own choice has each import it."""
+    from orchestrator.config.trainers import get_trainer
+
+    multiprocessing.set_start_method("forkserver", force=True)
+    multiprocessing.set_forkserver_preload([*get_trainer(trainer).preload, "pettingzoo"])
 
 
 def _train(attempt: Attempt, trainer: str) -> int:
