@@ -39,7 +39,7 @@ def wait_for(predicate: Callable[[], T], timeout: float = PATIENCE_S, what: str 
         if time.monotonic() > deadline:
             raise AssertionError(f"{what} did not happen within {timeout} s")
         # As long as it took to ask: what is waited for needs the processor too.
-        time.sleep(max(0.005, time.monotonic() - asked))
+        time.sleep(max(0.02, time.monotonic() - asked))
 
 
 def free_port() -> int:
