@@ -36,9 +36,9 @@ def simulated(
     return of_readings(readings)
 
 
-def of_readings(readings: Sequence[RunReading]) -> Collected:
+def of_readings(readings: Sequence[RunReading], trainer: str = "benchmarl") -> Collected:
     """The tables of these readings."""
-    runs, keys = runs_table(readings, {"s": "benchmarl"})
+    runs, keys = runs_table(readings, {"s": trainer})
     return Collected(runs, metrics_table(readings), keys, (), (), ())
 
 

@@ -45,7 +45,7 @@ def runs_of(spec: TrainerSpec, overrides: Iterable[str]) -> list[Run]:
 
 
 def _read(spec: TrainerSpec, text: str) -> tuple[str, list[Value]]:
-    key, equals, _ = text.partition("=")
+    key, equals, given = text.partition("=")
     bare = key.lstrip("+~")
     if not bare or (not equals and not key.startswith("~")):
         raise OrchestrateError(f"found {text!r}, expected key=value, such as algorithm=ippo")
@@ -53,7 +53,8 @@ def _read(spec: TrainerSpec, text: str) -> tuple[str, list[Value]]:
         raise OrchestrateError(f"found {key}, expected {bare}: every run has it")
     if (why := spec.owned_because(key)) is not None:
         raise OrchestrateError(f"found {key}, which cannot be set: {why}", hint="leave it out")
-    values = _values(text)
+    # Hydra's grammar has fewer keys than a grid takes for a program.
+    values = _values(f"key={given}" if equals and spec.runs_program else text)
     for value in values:
         _check(key, value)
     return key, values

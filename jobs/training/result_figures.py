@@ -15,10 +15,11 @@ _EPISODES = "train/total_episodes"
 def learned(history: Iterable[Row], names: Iterable[str]) -> dict[str, float | int | None]:
     """Return the initial, final and best return, and the number of episodes, as far as they are recorded.
 
-    Returns are the values of the first of ``names`` that was recorded, without NaN.
+    Returns are the finite values of the first of ``names`` that was recorded, none if it never was finite.
     """
     rows = list(history)
-    values = next(filter(None, ([*_values(rows, name)] for name in names)), [])
+    recorded = next((name for name in names if any(name in row.metrics for row in rows)), "")
+    values = [*_values(rows, recorded)]
     episodes = [*_values(rows, _EPISODES)]
     return {
         "initial_return": values[0] if values else None,

@@ -21,6 +21,7 @@ from typing import Any
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.evaluate import TIMES_FOR_BEST, usual_of
+from orchestrator.analysis.return_metrics import may_lack_episodes
 from orchestrator.analysis.stats import finite, groups
 from orchestrator.config.trainers import can_evaluate, returns_of
 from orchestrator.core.formatting import count, listed
@@ -251,7 +252,7 @@ def _series(collected: Collected, rows: Iterable[Mapping[str, Any]]) -> dict[tup
 
 def _evaluated(trainer: str | None) -> list[str]:
     """Return the metrics of an evaluated policy; returns collected with exploration are none of them."""
-    return [name for name in returns_of(trainer) if not name.startswith("collection/")]
+    return [name for name in returns_of(trainer) if not may_lack_episodes(name)]
 
 
 def absolute_metrics(sweep_dir: SweepDir) -> dict[str, Evaluation]:

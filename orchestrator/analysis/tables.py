@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.analysis.return_metrics import EPISODES, may_lack_episodes
 from orchestrator.config.trainers import returns_of
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow, Row
@@ -200,7 +201,10 @@ def runs_table(
         columns[name] = _key_series([point.get(key) for point in points])
     columns["state"] = pl.Series([reading.state.value for reading in readings], dtype=pl.String)
     for name, dtype in own.items():
-        columns[name] = pl.Series([reading.facts.get(name) for reading in readings], dtype=dtype)
+        values = [reading.facts.get(name) for reading in readings]
+        if name == "evaluation_episodes":
+            values = [_episodes(reading) for reading in readings]
+        columns[name] = pl.Series(values, dtype=dtype)
         if name == "best_return":
             metrics = [_return_metric(reading, trainers.get(reading.sweep)) for reading in readings]
             columns["return_metric"] = pl.Series(metrics, dtype=pl.String)
@@ -225,13 +229,25 @@ def runs_table(
 
 
 def _return_metric(reading: RunReading, trainer: str | None) -> str | None:
-    """Return the metric of the final return: the first of the trainer's metrics that the run recorded."""
-    if reading.facts.get("final_return") is None:
+    """Return the metric of the final return: the first of the trainer's metrics that the run recorded.
+
+    One that was never finite counts too, as the run diverged, unless no episode ended.
+    """
+    if reading.state not in (RunState.DONE, RunState.STALE):
         return None
     for name in returns_of(trainer):
-        if any(math.isfinite(row.metrics.get(name, math.nan)) for row in reading.history):
+        recorded = (row.metrics[name] for row in reading.history if name in row.metrics)
+        if any(math.isfinite(value) or not may_lack_episodes(name) for value in recorded):
             return name
     return None
+
+
+def _episodes(reading: RunReading) -> int | None:
+    """Return how many episodes an evaluation has: as configured, else as the last one that says it."""
+    if (known := reading.facts.get("evaluation_episodes")) is not None:
+        return int(known)
+    found = next((row.metrics[EPISODES] for row in reversed(reading.history) if EPISODES in row.metrics), 0.0)
+    return int(found) if 1 <= found < 2**63 else None
 
 
 def _last(reading: RunReading, metric: str) -> float | None:

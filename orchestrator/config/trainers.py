@@ -29,6 +29,8 @@ from orchestrator.core.types import PluginSource, Resources, Run, Value, run_ide
 PRESET_KEY = "preset"
 ENTRY_POINT_GROUP = "orchestrate.trainers"
 PLUGIN_GROUP = "orchestrate.plugins"
+# The mean over episodes of the mean over agents, as BenchMARL logs it when it evaluates.
+BENCHMARL_RETURN = "eval/reward/episode_reward_mean"
 # Minutes beyond any training.
 _FOREVER = 1e9
 
@@ -85,7 +87,7 @@ class TrainerSpec:
     packages: tuple[str, ...] = ()
     task_packages: Mapping[str, TaskPackages] = field(default_factory=dict, hash=False)
     source: tuple[str, ...] = ()
-    returns: tuple[str, ...] = ("return",)
+    returns: tuple[str, ...] = ("eval/return", BENCHMARL_RETURN, "return")
     devices: tuple[str, ...] = ()
     takes_plugins: str = ""
     plugins: tuple[PluginSource, ...] = ()
@@ -118,7 +120,7 @@ class TrainerSpec:
                 "evaluate": f"{trainer}.evaluate",
                 # An optimizer of PyTorch loads the second: almost two seconds, and 75 MB in every run.
                 "preload": (trainer.partition(":")[0], "torch._dynamo"),
-                "returns": ("eval/reward/episode_reward_mean", "episode/reward"),
+                "returns": (BENCHMARL_RETURN, "episode/reward"),
                 **others,
             },
         )
@@ -289,7 +291,7 @@ BENCHMARL = TrainerSpec(
         "jobs.training.time_budget",
         *(f"jobs.trainers.benchmarl.{name}" for name in _COMPOSE_AND_TRAIN),
     ),
-    returns=("eval/reward/episode_reward_mean", "collection/reward/episode_reward_mean"),
+    returns=(BENCHMARL_RETURN, "collection/reward/episode_reward_mean"),
     devices=(
         "experiment",
         "experiment.train_device",

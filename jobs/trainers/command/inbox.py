@@ -20,6 +20,7 @@ from jobs.training.context import RunContext
 from jobs.training.loggers import Sink, thinned
 from jobs.training.time_budget import TimeBudget
 from jobs.worker.failures import ProgramFailed
+from orchestrator.config.trainers import COMMAND
 from orchestrator.rundir import CheckpointFile, ResumePoint, Row
 
 _CHECKPOINT = re.compile(r"(\d{1,12})(\.[A-Za-z0-9]+)?")
@@ -162,7 +163,9 @@ class Inbox:
         if self.sinks:
             self._waiting = deque(thinned([*self._waiting, *rows], _MOST_WAITING))
         known = [frames for frames in (self._total, self.time.total_frames(rows[-1].frames)) if frames]
-        self._context.progress(rows[-1].frames, min(known, default=None), rows[-1].metrics.get("return"))
+        last = rows[-1]
+        value = next((last.metrics[name] for name in COMMAND.returns if name in last.metrics), None)
+        self._context.progress(last.frames, min(known, default=None), value)
 
     def _check_order(self, row: Row, last: Row | None) -> None:
         """Refuse a row that a resume would lose or double."""

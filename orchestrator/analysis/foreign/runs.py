@@ -20,6 +20,7 @@ from orchestrator.analysis.foreign.files import (
 )
 from orchestrator.analysis.foreign.find import FoundExperiment, find_experiments
 from orchestrator.analysis.foreign.names import readable
+from orchestrator.analysis.return_metrics import may_lack_episodes
 from orchestrator.analysis.tables import RunReading
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.errors import DamagedFileError, NotFoundError, OrchestrateError
@@ -313,9 +314,11 @@ def _facts(one: Experiment) -> dict[str, Any]:
 
 def _returns(rows: Sequence[Row]) -> dict[str, float]:
     for name in BENCHMARL.returns:
-        values = [row.metrics[name] for row in rows if math.isfinite(row.metrics.get(name, math.nan))]
-        if values:
+        recorded = [row.metrics[name] for row in rows if name in row.metrics]
+        if values := [value for value in recorded if math.isfinite(value)]:
             return {"initial_return": values[0], "final_return": values[-1], "best_return": max(values)}
+        if recorded and not may_lack_episodes(name):
+            break
     return {}
 
 

@@ -82,9 +82,11 @@ def _again(row: Row, point: Mapping[str, Any]) -> str:
         ]
     except NoSpellingError:
         return ""
-    seed = [f"seed={point['seed']}"] if "seed" in point else []
-    command = ["python", "-m", "jobs.train", "--sweep", "again", str(row["trainer"]), *words, *seed]
-    return shlex.join(command)
+    if "seed" in point:
+        words.append(f"seed={point['seed']}")
+    end_of_options = ["--"] if any(word.startswith("-") for word in words) else []
+    command = ["python", "-m", "jobs.train", "--sweep", "again", *end_of_options, str(row["trainer"])]
+    return shlex.join([*command, *words])
 
 
 def _configuration(run: RunDir) -> dict[str, str]:

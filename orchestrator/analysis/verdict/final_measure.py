@@ -10,6 +10,7 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
+from orchestrator.analysis.return_metrics import is_evaluation, may_lack_episodes
 from orchestrator.analysis.tables import (
     FINAL_MEASURE,
     FINAL_VALUES,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 _MEAN, _AREA = "mean", "area"
 # A mean takes at most this part of a run's values, so that a short run is not judged by its beginning.
 _MOST_PART = 3
-_EVALUATIONS = "eval/"
 # What one may write for a measure that is none: ``threshold``, ``threshold:10``, ``time-to-threshold``.
 _THRESHOLD = re.compile(r"(?:(?:time|frames)[-_ ]to[-_ ])?threshold(?:[:=](-?[\d.]+(?:e[+-]?\d+)?))?")
 
@@ -103,8 +103,8 @@ def measured_by(collected: Collected, measure: FinalMeasure) -> Collected:
     The returns on levels of training, and the gaps, are measured in the same way. ``last_return`` holds the
     last return, ``final_measure`` the measure, ``final_values`` how many values are in it, and
     ``evaluation_interval`` the median number of frames between evaluations.
-    A run has none if its last evaluation is not a number: it diverged. Of a return of collection such values
-    are left out, as no episode ended then.
+    A run has none if its last value is not finite: it diverged. NaN of trainers' collection returns is left
+    out, as no episode ended then.
     """
     import polars as pl
 
@@ -159,14 +159,20 @@ def _scores(collected: Collected, metric: pl.Expr, measure: FinalMeasure) -> lis
 
 
 def _score(measure: FinalMeasure, metric: str, frames: Sequence[int], values: Sequence[float]) -> _Score:
+    if may_lack_episodes(metric):
+        measured = [
+            (at, value)
+            for at, value in zip(frames, values, strict=True)
+            if value is not None and not math.isnan(value)
+        ]
+        frames, values = [at for at, _ in measured], [value for _, value in measured]
     finite = [
         (float(at), value)
         for at, value in zip(frames, values, strict=True)
         if value is not None and math.isfinite(value)
     ]
-    evaluated = metric.startswith(_EVALUATIONS)
-    if not finite or (evaluated and not math.isfinite(values[-1])):
+    if not finite or values[-1] is None or not math.isfinite(values[-1]):
         return _Score(math.nan)
     value = measure.of([at for at, _ in finite], [value for _, value in finite])
-    gaps = [later - earlier for earlier, later in pairwise(frames)] if evaluated else []
+    gaps = [later - earlier for earlier, later in pairwise(frames)] if is_evaluation(metric) else []
     return _Score(value, measure.values_of(len(finite)), float(median(gaps)) if gaps else None)

@@ -22,7 +22,7 @@ def test_returns_are_of_the_best_named_metric_and_skip_nan() -> None:
         Row(2, 2, 0.0, {"eval": 2.0, "train": 8.0, "train/total_episodes": 5.0}),
         Row(3, 3, 0.0, {"eval": 3.0}),
         Row(4, 4, 0.0, {"eval": 1.0, "train/total_episodes": 7.0}),
-        Row(5, 5, 0.0, {"eval": nan}),
+        Row(5, 5, 0.0, {"eval": nan, "diverged": float("inf")}),
     ]
 
     def learned(*names: str) -> list[float | None]:
@@ -33,6 +33,7 @@ def test_returns_are_of_the_best_named_metric_and_skip_nan() -> None:
     assert learned("eval", "train") == [2.0, 1.0, 3.0]
     assert learned("absent", "train") == [9.0, 8.0, 9.0]
     assert learned("absent") == [None, None, None]
+    assert learned("diverged", "train") == [None, None, None]
     assert result_figures.learned([], ["eval"])["episodes"] is None
 
 

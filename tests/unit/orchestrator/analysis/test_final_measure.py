@@ -32,16 +32,19 @@ if TYPE_CHECKING:
 FRAMES = 1000
 
 
-def trained(*curves: Sequence[float], metric: str = EVAL) -> Collected:
-    """A run for each curve: its evaluations, one every 1000 frames."""
+def trained(*curves: Sequence[float | None], metric: str = EVAL, trainer: str = "benchmarl") -> Collected:
+    """A run for each curve: its evaluations, one every 1000 frames; None is a line without one."""
     readings = []
     for seed, curve in enumerate(curves):
-        history = [Row(at, (at + 1) * FRAMES, float(at), {metric: value}) for at, value in enumerate(curve)]
-        finite = [value for value in curve if math.isfinite(value)]
+        history = [
+            Row(at, (at + 1) * FRAMES, float(at), {} if value is None else {metric: value})
+            for at, value in enumerate(curve)
+        ]
+        finite = [value for value in curve if value is not None and math.isfinite(value)]
         facts = {"final_return": finite[-1] if finite else None, "frames": len(curve) * FRAMES}
         index = IndexRow(f"{seed:016x}", True, {"algorithm": "mappo", "seed": seed})
         readings.append(RunReading("s", index, RunState.DONE, "", facts, history))
-    return of_readings(readings)
+    return of_readings(readings, trainer)
 
 
 def finals(collected: Collected, measure: str) -> list[float | None]:
@@ -83,6 +86,37 @@ def test_a_run_that_diverged_has_no_final_return() -> None:
 
 def test_iterations_without_an_episode_are_left_out_of_collection_returns() -> None:
     assert finals(trained([1.0, 2.0, 3.0, math.nan], metric=COLLECTION), "last") == [3.0]
+
+
+def test_a_return_of_a_program_that_ends_as_nan_or_infinite_diverged() -> None:
+    """A line without the key is one in which nothing was measured."""
+    curves = ([1.0, 2.0, math.nan], [1.0, math.inf, math.inf], [1.0, math.nan, 3.0], [math.inf])
+    collected = trained(*curves, metric="return", trainer="command")
+    for measure in ("last", "mean:2", "area"):
+        found = finals(collected, measure)
+        assert [math.isfinite(value or 0.0) for value in found] == [value == 3.0 for value in (0, 0, 3.0, 0)]
+    assert collected.runs["return_metric"].to_list() == ["return"] * 4
+    collected = trained([1.0, 2.0, None], metric="return", trainer="command")
+    assert finals(collected, "last") == [2.0]
+
+
+def test_an_infinite_return_of_collection_diverged() -> None:
+    found = finals(trained([1.0, 2.0, math.inf], [1.0, 2.0, math.inf, math.nan], metric=COLLECTION), "last")
+    assert [math.isnan(value or 0.0) for value in found] == [True, True]
+
+
+def test_evaluations_of_a_program_are_its_return() -> None:
+    rows = [
+        Row(
+            at, (at + 1) * FRAMES, float(at), {"return": 9.0, "eval/return": float(at), "eval/episodes": 20.0}
+        )
+        for at in range(3)
+    ]
+    index = IndexRow("0" * 16, True, {"algorithm": "mappo", "seed": 0})
+    reading = RunReading("s", index, RunState.DONE, "", {"final_return": 2.0, "frames": 3000}, rows)
+    runs = measured_by(of_readings([reading], "command"), FinalMeasure.parse("last")).runs
+    wanted = runs.select("return_metric", "final_return", "evaluation_episodes", "evaluation_interval")
+    assert wanted.row(0) == ("eval/return", 2.0, 20, 1000.0)
 
 
 def test_commands_take_and_name_the_measure(results: Path) -> None:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from benchmarks.synthetic import create_sweep, finish, matrix_runs
 from jobs.hydra.overrides import runs_of
+from jobs.train import _parser as train_parser
 from orchestrator.analysis.report.run_details import run_details
-from orchestrator.config.trainers import get_trainer
+from orchestrator.config.trainers import COMMAND, get_trainer
 
 ALGORITHM = get_trainer("benchmarl")
 numbers = st.one_of(st.integers(-(10**9), 10**9), st.floats(allow_nan=False, allow_infinity=False))
@@ -47,6 +48,17 @@ def test_the_command_names_the_same_run(value: Any, seed: int) -> None:
     assert program == ["python", "-m", "jobs.train", "--sweep", "again", "benchmarl"]
     [run] = runs_of(ALGORITHM, overrides)
     assert run == ALGORITHM.identify({"algorithm": "mappo", "+experiment.x": value}, seed, 1)
+
+
+@pytest.mark.parametrize("key", ["größe", "ключ", "net.größe", "a'b\"c", "-x", "3d", "a(b)", "--lr", "a:b@c"])
+@pytest.mark.parametrize("value", [1.5, "☃ ключ", "x=1,y=2", 'it\'s "so"', ["ä,b", None], {"a": {"b": 1}}])
+def test_any_key_of_a_program_can_be_typed(key: str, value: Any) -> None:
+    """A grid takes keys that Hydra's grammar does not have."""
+    words = command("command", {"command": ["sh", "{seed}"], key: value, "seed": 7})
+    asked = train_parser().parse_args(words[3:])
+    assert (asked.trainer, asked.sweep) == ("command", "again")
+    [run] = runs_of(COMMAND, asked.overrides)
+    assert run == COMMAND.identify({"command": ["sh", "{seed}"], key: value}, 7, 1)
 
 
 @pytest.mark.parametrize("value", ["${oc.env:HOME}", {"null": 1}])
