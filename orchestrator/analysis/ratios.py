@@ -58,7 +58,7 @@ class Ratio:
         if self.beyond_noise is None:
             of = f" of {self.seeds} seed{'s' * (self.seeds != 1)}" if self.seeds < self.n else ""
             return f"{within}{self.n} {noun}{of}: too few to tell from noise ({FEW_SEEDS} needed)"
-        picked = f", as one of {self.among}" if self.among > 1 else ""
+        picked = f", corrected for {self.among} values" if self.among > 1 else ""
         more = "more" if self.beyond_noise else "no more"
         return f"{within}{self.n} {noun}: {more} than noise{picked}"
 

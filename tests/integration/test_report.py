@@ -204,7 +204,7 @@ def test_the_answer_comes_first(results: Path) -> None:
     assert page.source.index('id="answer"') < page.source.index('id="warnings"')
     cards = re.findall(r'<article class="card">(.*?)</article>', page.source, flags=re.DOTALL)
     assert [re.findall("<h3>(.*?)</h3>", card) for card in cards] == [
-        ["All tasks together (2)"],
+        ["All tasks (2)"],
         ["t1"],
         ["t2"],
     ]

@@ -12,7 +12,9 @@ _MOST_NAMED = 3
 
 
 def leading_text(found: KeyComparison) -> str:
-    """Return a sentence on the returns of all values; empty for fewer than three with a return."""
+    """Return a sentence on the returns of all values; empty for fewer than three that can be ranked."""
+    if found.across_tasks:
+        return ""
     finals = [
         _final(found, cell, one.label)
         for one in found.combinations
@@ -30,10 +32,9 @@ def leading_text(found: KeyComparison) -> str:
 
 def _final(found: KeyComparison, cell: ComparedValue, combination: str) -> Final:
     """Return the final returns of a cell as those of a variant, with the combination in a task's place."""
-    number, named = found.values.index(cell.value), found.named(cell.value)
-    variant = {"algorithm": named}
+    number, variant = found.values.index(cell.value), {found.short: found.typed[cell.value]}
     point = {"task": combination, **variant}
-    group = Group(cell.members.rows, "", number, 0, named, point, variant)
+    group = Group(cell.members.rows, "", number, 0, found.named(cell.value), point, variant)
     return Final(group, cell.returns, cell.final, cell.note, cell.terms)
 
 

@@ -128,6 +128,11 @@ class KeyComparison:
         return tuple(self.typed)
 
     @property
+    def across_tasks(self) -> bool:
+        """Whether the values are of different tasks: their returns cannot be ranked."""
+        return "task" in (self.key, *self.together)
+
+    @property
     def priced(self) -> bool:
         """Whether the cost of some run is known."""
         return any(cell.figures[DOLLARS] for one in self.combinations for cell in one.cells)

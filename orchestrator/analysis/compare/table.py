@@ -90,6 +90,7 @@ def _row(found: KeyComparison, one: Combination, cell: ComparedValue, full: bool
     total = len(cell.members.rows)
     counted = str(cell.n) if cell.n == total else f"{cell.n} of {total}"
     cost = cell.middle(DOLLARS)
+    ranked = full and not found.across_tasks
     return {
         **_ratio_cells(found, cell),
         "runs": Shown(counted, cell.n, more=(("of", total),)),
@@ -97,7 +98,7 @@ def _row(found: KeyComparison, one: Combination, cell: ComparedValue, full: bool
         _FPS.format("end-to-end"): _figure(cell.middle(END_TO_END)),
         _COST: _NOTHING if cost is None else Shown(dollars(cost), cost),
         "return": _estimate(cell.final, full),
-        f"P(> {found.baseline})": _chance(cell, one.cell(found.baseline)) if full else _NOTHING,
+        f"P(> {found.baseline})": _chance(cell, one.cell(found.baseline)) if ranked else _NOTHING,
         "at\nframes": _estimate(cell.at_frames, full),
         "at\ntime": _estimate(cell.at_time, full),
         "MiB": _figure(cell.middle(MEMORY)),

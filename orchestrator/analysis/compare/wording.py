@@ -150,6 +150,8 @@ def _returns_text(found: KeyComparison, value: str, values: int = 1) -> str:
     pairs = _pairs(found, value)
     if not pairs:
         return "no returns to compare"
+    if found.across_tasks:
+        return "returns of different tasks are not ranked"
     fair = [pair for pair in pairs if len(classes((cell, cell.terms) for cell in pair)) == 1]
     if not fair:
         return "final returns are not comparable, so they are not ranked"
@@ -157,12 +159,13 @@ def _returns_text(found: KeyComparison, value: str, values: int = 1) -> str:
     few, apart = len(fair) - told.total() + told["few"], told["higher"] + told["lower"]
     if few == len(pairs):
         seeds = min(map(least_seeds, fair))
-        able = (
-            f"{seeds} per side, {FEW_SEEDS} needed"
-            if seeds < FEW_SEEDS
-            else f"for {count(few, 'combination') if values == 1 else f'{values} values'}"
-        )
-        return f"too few seeds to tell final returns apart ({able})"
+        if seeds < FEW_SEEDS:
+            able = f" ({seeds} per side, {FEW_SEEDS} needed)"
+        elif len(pairs) > 1:
+            able = f" in any of {len(pairs)} combinations by itself"
+        else:
+            able = f" (for {values} values)"
+        return f"too few seeds to tell final returns apart{able}"
     if not apart and not few and len(fair) == len(pairs):
         return "final returns cannot be told apart"
     parts = (

@@ -57,9 +57,9 @@ def key_effects(finals: Sequence[Final]) -> list[KeyEffect]:
 
 def keys_without_effect(finals: Sequence[Final]) -> list[tuple[str, str]]:
     """Return task and key of all that vary, but no combination of the other keys has all values of it."""
-    return [
-        (task, key) for task, keys, members in _varying(finals) for key in keys if not _whole(key, members)
-    ]
+    varying = _varying(finals)
+    found = ((task, key) for task, keys, members in varying for key in keys if not _whole(key, members))
+    return list(dict.fromkeys(found))
 
 
 def _varying(finals: Sequence[Final]) -> Iterator[tuple[str, list[str], list[Final]]]:
@@ -69,7 +69,7 @@ def _varying(finals: Sequence[Final]) -> Iterator[tuple[str, list[str], list[Fin
         own = [final for final in returning if final.group.task == task]
         for members in classes((final, final.terms) for final in own):
             keys = varying_keys([final.group.point for final in members], _NOT_KEYS)
-            if len(keys) > 1:
+            if len(members) > 1 and len(keys) > 1:
                 yield task, keys, members
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from orchestrator.analysis.comparability import classes
+from orchestrator.analysis.comparability import UNRANKED, classes
 from orchestrator.analysis.improvement import Improvement, by_wins, standing
 from orchestrator.analysis.significance import FEW_SEEDS
 from orchestrator.analysis.stats import Final, Group
@@ -28,11 +29,12 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class Answer:
-    """Variants of ``tasks`` with comparable returns.
+    """Variants of ``tasks`` with comparable returns; or, not ``ranked``, those comparable with no other.
 
     ``leaders`` cannot be told apart from the best, best first; ``behind`` can, by more than luck. ``more``:
     seeds that would tell the first two leaders apart, ``None`` where one leads. ``overall``: over all tasks.
-    ``without``: variants without a return in some of the tasks, which are not compared.
+    ``without``: variants without a return in some of the tasks, which are not compared. ``part``: the
+    number of this answer and of all answers of these tasks, whose variants are not ranked against each other.
     """
 
     tasks: tuple[str, ...]
@@ -41,11 +43,13 @@ class Answer:
     more: MoreSeeds | None
     overall: bool = False
     without: tuple[str, ...] = ()
+    ranked: bool = True
+    part: tuple[int, int] = (1, 1)
 
     @property
     def few(self) -> tuple[Variant, ...]:
         """The leaders with too few seeds for a verdict."""
-        return tuple(one for one in self.leaders if one.fewest < FEW_SEEDS)
+        return tuple(one for one in self.leaders if one.fewest < FEW_SEEDS and self.ranked)
 
     @property
     def seeds(self) -> str:
@@ -57,17 +61,22 @@ class Answer:
     @property
     def title(self) -> str:
         """The task, or a name for all of them."""
-        return f"all tasks ({len(self.tasks)})" if self.overall else self.tasks[0] or "all runs"
+        name = f"all tasks ({len(self.tasks)})" if self.overall else self.tasks[0] or "all runs"
+        number, parts = self.part
+        return f"{name}, part {number} of {parts}" if parts > 1 else name
 
     @property
     def verdict(self) -> str:
         """One sentence: who leads, or that it cannot be told."""
         first, *others = self.leaders
+        labels = listed([one.label for one in self.leaders], _MOST_NAMED)
+        if not self.ranked:
+            told = f"{UNRANKED}: {labels}" if others else f"{labels} is ranked against no other"
+            return f"{told} ({self.seeds})"
         if not others and not self.behind:
-            return f"only {first.label} has a comparable return ({self.seeds})"
+            return f"only {first.label} has a return ({self.seeds})"
         if not others:
             return f"{first.label} leads, by more than luck ({self.seeds})"
-        labels = listed([one.label for one in self.leaders], _MOST_NAMED)
         return f"cannot tell from {self.seeds} which is best of {labels}"
 
     @property
@@ -85,10 +94,11 @@ class Answer:
         """Return it in JSON types."""
         return {
             "tasks": list(self.tasks),
-            "leaders": [one.label for one in self.leaders],
+            "leaders": [one.label for one in self.leaders if self.ranked],
             "behind": [one.label for one in self.behind],
             "more_seeds": None if self.more is None or self.more.more > MOST else self.more.more,
             "left_out": list(self.without),
+            "not_ranked": [one.label for one in self.leaders if not self.ranked],
             "verdict": str(self),
         }
 
@@ -99,18 +109,21 @@ class Answer:
 def answers(finals: Sequence[Final]) -> list[Answer]:
     """Return the answer over all tasks, if there are several, and the one of each task.
 
-    Variants with returns that cannot be ranked against each other are in different answers.
+    Variants with returns that cannot be ranked against each other are in different answers, those that can
+    be ranked against no other in the last one of their tasks.
     """
     returning = [final for final in finals if final.values]
     panels = [*_overall(returning), *_by_task(returning)]
-    families = sum(len(members) > 1 for _, members in panels)
+    families = sum(len(panel.members) > 1 and panel.ranked for panel in panels)
     pairs = standing(returning, overall=countable(returning), intervals=False, most=None).pairs
     beaten: dict[tuple[str, ...], set[_Key]] = {}
     for pair in pairs:
         beaten.setdefault(pair.tasks, set()).update(_beaten(pair))
     return [
-        replace(_answer(tasks, members, beaten.get(tasks, set()), families), without=_without(finals, tasks))
-        for tasks, members in panels
+        replace(
+            _answer(panel, beaten.get(panel.tasks, set()), families), without=_without(finals, panel.tasks)
+        )
+        for panel in panels
     ]
 
 
@@ -157,31 +170,50 @@ def _beaten(pair: Improvement) -> Iterator[_Key]:
         yield _key(pair.other if pair.value > 0.5 else pair.better)
 
 
-def _overall(finals: Sequence[Final]) -> Iterator[tuple[tuple[str, ...], list[Variant]]]:
+class _Panel(NamedTuple):
+    """The members of an answer, the best first, and its other fields."""
+
+    tasks: tuple[str, ...]
+    members: Sequence[Variant]
+    ranked: bool = True
+    part: tuple[int, int] = (1, 1)
+
+
+def _parts(tasks: tuple[str, ...], found: Sequence[Sequence[Variant]]) -> Iterator[_Panel]:
+    """Yield the panels of the same tasks, given their classes of comparable variants."""
+    several = [own for own in found if len(own) > 1]
+    alone = [one for own in found if len(own) == 1 for one in own]
+    panels = [_Panel(tasks, own) for own in several]
+    if alone:
+        panels.append(_Panel(tasks, alone, ranked=len(found) == 1))
+    for number, panel in enumerate(panels, 1):
+        yield panel._replace(part=(number, len(panels)))
+
+
+def _overall(finals: Sequence[Final]) -> Iterator[_Panel]:
     every = over_tasks(finals) if countable(finals) else []
     tasks = tuple(values_by_task(every))
     if len(tasks) > 1:
         able = [variant for variant in every if variant.scores.keys() >= set(tasks)]
-        for members in rankable(able, tasks):
-            if members:
-                yield tasks, by_wins(members, tasks)
+        yield from _parts(tasks, [by_wins(own, tasks) for own in rankable(able, tasks) if own])
 
 
-def _by_task(finals: Sequence[Final]) -> Iterator[tuple[tuple[str, ...], list[Variant]]]:
+def _by_task(finals: Sequence[Final]) -> Iterator[_Panel]:
     best_first = sorted(finals, key=lambda final: -final.estimate.value if final.estimate else 0.0)
     panels = variants(best_first)
     for task in dict.fromkeys(final.group.task for final in finals):
-        for members in classes((variant, variant.terms[task]) for variant in panels[task]):
-            yield (task,), members
+        yield from _parts((task,), classes((variant, variant.terms[task]) for variant in panels[task]))
 
 
-def _answer(tasks: tuple[str, ...], members: Sequence[Variant], beaten: set[_Key], families: int) -> Answer:
-    """Return the answer for these members, the best first; ``families``: that share the level."""
+def _answer(panel: _Panel, beaten: set[_Key], families: int) -> Answer:
+    """Return the answer for a panel; ``families``: that share the level."""
+    tasks, members, ranked, part = panel
     leaders = [one for one in members if _key(one) not in beaten]
     behind = [one for one in members if _key(one) in beaten]
     times = families * max(1.0, (len(members) - 1) / 2)
-    more = _more(leaders, tasks, times) if len(leaders) > 1 else None
-    return Answer(tasks, tuple(leaders), tuple(behind), more, len(tasks) > 1)
+    more = _more(leaders, tasks, times) if len(leaders) > 1 and ranked else None
+    overall = len(tasks) > 1
+    return Answer(tasks, tuple(leaders), tuple(behind), more, overall, ranked=ranked, part=part)
 
 
 def _more(leaders: Sequence[Variant], tasks: Sequence[str], times: float) -> MoreSeeds:

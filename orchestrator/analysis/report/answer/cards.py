@@ -90,7 +90,7 @@ def answer_section(
         blocks.append(Points((("red flags:", f"{', '.join(flags)}; see the fairness audit below"),)))
     blocks.append(Html(Markup(_template().render(cards=cards))))  # noqa: S704  it escapes
     if why := no_overall(finals):
-        blocks.append(Text(why[0].upper() + why[1:], note=True))
+        blocks.append(Text(_capital(why), note=True))
     if rest := found[_MOST_CARDS:]:
         blocks.append(Points(tuple(("", str(answer)) for answer in rest[:_MOST_LINES])))
     if bounds := missing_seeds(finals):
@@ -99,7 +99,7 @@ def answer_section(
             missing_table(bounds[:_MOST_LINES]),
             Text(_MISSING, note=True),
         ]
-    blocks += [Text(one[0].upper() + one[1:], note=True) for one in single_values(groups)]
+    blocks += [Text(_capital(one), note=True) for one in single_values(groups)]
     note = f"Final return of a run: {measure}. {_HOW_TO_READ}"
     return Section("answer", "The answer", (*blocks, Text(note, note=True)))
 
@@ -171,7 +171,7 @@ def _template() -> Template:
 def _card(answer: Answer, groups: Sequence[Group], finals: Sequence[Final], prices: Prices) -> Card:
     every = (*answer.leaders, *answer.behind)
     told, notes = every[:_MOST_ROWS], _notes(answer)
-    title = f"All tasks together ({len(answer.tasks)})" if answer.overall else answer.tasks[0] or "All runs"
+    title = answer.title if answer.tasks[0] and not answer.overall else _capital(answer.title)
     if answer.overall:
         marks = _overall_marks(answer, told, finals, prices)
         failed = tuple(failures(groups))
@@ -180,7 +180,9 @@ def _card(answer: Answer, groups: Sequence[Group], finals: Sequence[Final], pric
     named = {(final.group.number, final.group.side): final for final in own}
     marks, axis = _marks(answer, told, named, prices)
     labels = names([final.group.point for final in own])
-    flags = tuple(differences([(label, final.terms) for label, final in zip(labels, own, strict=True)]))
+    first = answer.part[0] == 1  # the flags name all variants of the task
+    named_terms = [(label, final.terms) for label, final in zip(labels, own, strict=True)]
+    flags = tuple(differences(named_terms)) if first else ()
     failed = (
         *failures([one for one in groups if one.task == answer.tasks[0]]),
         *_worst_case(lead_holds(answer, finals)),
@@ -192,7 +194,11 @@ def _sentence(answer: Answer) -> str:
     """Return the verdict with a capital, unless it begins with a variant's name."""
     verdict = answer.verdict
     named = verdict.startswith(answer.leaders[0].label)
-    return verdict if named else verdict[0].upper() + verdict[1:]
+    return verdict if named else _capital(verdict)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _worst_case(holds: bool | None) -> tuple[str, ...]:

@@ -294,7 +294,9 @@ def test_returns_are_told_apart_from_five_seeds_on(results: Path) -> None:
 
     assert "too few seeds to tell final returns apart (4 per side, 5 needed)" in told(4)
     assert "final returns with threads=2 are higher in 1 of 1 combinations" in told(5)
-    assert "too few seeds to tell final returns apart (for 7 combinations)" in told(5, **{LR: range(7)})
+    assert "too few seeds to tell final returns apart in any of 7 combinations by itself" in told(
+        5, **{LR: range(7)}
+    )
 
 
 def test_a_collection_return_is_not_ranked_beside_an_evaluation(results: Path) -> None:
@@ -577,6 +579,31 @@ def test_returns_over_several_combinations_are_ranked_over_all_of_them(results: 
     assert said.endswith(
         " Returns of all values: over 2 combinations, mappo leads, by more than luck (5 seeds)."
     )
+
+
+def test_values_that_are_no_names_have_their_key_before_them(results: Path) -> None:
+    runs = matrix_runs({"task": ["t"], "algorithm": ["mappo"], LR: [0.1, 0.01, 0.001], "seed": range(10)})
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        train(sweep, run, 1000.0, [0.0, 100 * float(str(run.overrides[LR])) + run.seed / 100])
+    assert " Returns of all values: lr=0.1 leads, by more than luck" in verdict(
+        compare_by(collect([sweep]), LR)
+    )
+
+
+def test_returns_of_different_tasks_are_not_ranked(results: Path) -> None:
+    runs = matrix_runs({"algorithm": ["iql", "mappo"], "task": ["t", "u", "v"], "seed": range(10)})
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        level = 100.0 if run.overrides["task"] == "v" else 1.0
+        train(sweep, run, 10 * level, [0.0, level + run.seed / 100])
+    found = compare_by(collect([sweep]), "task")
+    said = verdict(found)
+    assert "v trains 100.00 times as fast as t" in said
+    assert said.endswith("returns of different tasks are not ranked.")
+    heads, rows = columns(found, full=True), [row for _, own in sections(found, full=True) for row in own]
+    chances = {row[heads.index("P(> t)")].text for row in rows}
+    assert chances <= {"–", ""}
 
 
 def test_two_values_need_no_second_sentence(results: Path) -> None:

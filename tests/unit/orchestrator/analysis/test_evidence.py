@@ -157,6 +157,11 @@ def test_only_combinations_with_all_values_count() -> None:
     ]
     assert key_effects(of_points(points)) == []
     assert keys_without_effect(of_points(points)) == [("t", "model"), ("t", "lr")]
+    apart = [
+        (point, {**figures, "frames": 1000 if point["model"] == "big" else 10}) for point, figures in points
+    ]
+    alone = [one for one in apart if one[0]["lr"] == 1]  # not ranked against each other: nothing varies
+    assert keys_without_effect(of_points(alone)) == []
     both = [one for one in points if one[0]["model"] != "odd"]
     both += [
         ({"task": "t", "model": "big", "lr": 2, "seed": seed}, {"final_return": 90.0 + seed})

@@ -62,7 +62,7 @@ def test_two_winners_that_are_alike_lead_together() -> None:
 
 def test_one_algorithm_has_nothing_to_lead() -> None:
     (one,) = found(lambda *_: 1.0, 5, algorithms=1)
-    assert one.verdict == "only a0 has a comparable return (5 seeds)"
+    assert one.verdict == "only a0 has a return (5 seeds)"
     assert one.remedy == ""
 
 
@@ -98,6 +98,23 @@ def test_the_missing_answer_over_all_tasks_has_a_reason(monkeypatch: pytest.Monk
     assert not any(one.overall for one in answers(every))
     assert no_overall(every) == "no answer over all tasks: 6 variants are too many to compare there"
     assert no_overall([one for one in every if one.group.task == "t1"]) == ""
+
+
+def test_variants_that_are_ranked_against_no_other_share_an_answer() -> None:
+    every = final_returns(groups(simulated(lambda *_: 1.0, [f"a{n}" for n in range(4)], 5, ["t"])))
+
+    def told(*frames: float) -> list[str]:
+        lengths = zip(every, frames, strict=True)
+        return [
+            str(one) for one in answers([replace(f, terms=replace(f.terms, frames=n)) for f, n in lengths])
+        ]
+
+    assert told(1, 2, 3, 4) == ["t: not ranked against each other: a0, a1, a2 and 1 more (5 seeds)"]
+    first, last = told(1, 2, 2, 2)
+    assert first.startswith("t, part 1 of 2: cannot tell from 5 seeds which is best of a1, a2, a3; ")
+    assert last == "t, part 2 of 2: a0 is ranked against no other (5 seeds)"
+    parts = told(1, 1, 2, 2)
+    assert [text.partition(":")[0] for text in parts] == ["t, part 1 of 2", "t, part 2 of 2"]
 
 
 # The number of seeds
@@ -139,6 +156,8 @@ def test_equals_need_more_seeds_than_anybody_has() -> None:
 
 def test_without_a_spread_only_the_fewest_seeds_for_a_verdict_are_known() -> None:
     assert str(more_seeds([np.array([1.0])], [np.array([0.0])])) == "at least 4 more"
+    # Of three runs Hedges' factor is 0, whatever their returns.
+    assert str(more_seeds([np.array([1000.0])], [np.array([1.0, 1.1])])) == "at least 4 more"
 
 
 def test_seeds_that_one_variant_has_more_of_count() -> None:
