@@ -31,7 +31,7 @@ def varying_keys(points: Sequence[Point], without: Collection[str] = ()) -> list
         return keys
     together: dict[tuple[int, ...], dict[tuple[str, ...], list[str]]] = {}
     for key in keys:
-        values = tuple(_text(point.get(key)) for point in points)
+        values = tuple(value_text(point.get(key)) for point in points)
         order = {value: number for number, value in enumerate(dict.fromkeys(values))}
         if len(order) > 1:
             alike = together.setdefault(tuple(order[value] for value in values), {})
@@ -58,7 +58,7 @@ def shared_keys(points: Sequence[Point]) -> dict[str, Any]:
     return {
         key: value
         for key, value in first.items()
-        if all(key in point and _text(point[key]) == _text(value) for point in others)
+        if all(key in point and value_text(point[key]) == value_text(value) for point in others)
     }
 
 
@@ -90,7 +90,7 @@ def labeller(points: Sequence[Point], without: Collection[str] = ()) -> Callable
     def part(key: str, value: Any) -> str:
         shared = isinstance(value, str) and any(value in texts[other] for other in keys if other != key)
         alone = isinstance(value, str) and not shared and _is_name(value)
-        return value if alone else f"{names[key]}={_text(value)}"
+        return value if alone else f"{names[key]}={value_text(value)}"
 
     return lambda point: " ".join(part(key, point[key]) for key in keys if key in point)
 
@@ -113,7 +113,7 @@ def key_columns(points: Sequence[Point], without: Collection[str] = ()) -> list[
     keys = varying_keys(points, without)
     names = short_keys(keys)
     return [
-        KeyColumn(key, names[key], tuple(_text(point[key]) if key in point else "" for point in points))
+        KeyColumn(key, names[key], tuple(value_text(point[key]) if key in point else "" for point in points))
         for key in keys
     ]
 
@@ -122,7 +122,7 @@ def _is_name(value: str) -> bool:
     return bool(_NAME.fullmatch(value)) and value.lower() not in _ANSWERS
 
 
-def _text(value: Any) -> str:
-    """Return visible text unchanged, and everything else as JSON."""
+def value_text(value: Any) -> str:
+    """Return a value as labels and tables show it: visible text unchanged, everything else as JSON."""
     plain = isinstance(value, str) and value.strip() != "" and value.isprintable()
     return value if plain else json.dumps(value, ensure_ascii=not isinstance(value, dict | list))

@@ -24,7 +24,7 @@ def log_pieces(
     With ``follow``, wait for more until no process works on the run, attempt after attempt. Before the first
     attempt, yield its job's own output. Raises :class:`NotFoundError`.
     """
-    row = one_run(sweep_dir.read_index(), run)
+    row = one_run(sweep_dir.read_index(), run, sweep_dir.name)
     run_dir = sweep_dir.run(row.run_id)
     if attempt is None and not run_dir.attempts() and (output := _job_output(sweep_dir, row.run_id)):
         yield f"run {row.run_id} has not begun; its job wrote:\n".encode()

@@ -139,6 +139,6 @@ def chosen_runs(sweep_dir: SweepDir, selectors: Iterable[str]) -> list[IndexRow]
     for selector in selectors:
         # An id selects one run; keys can select several.
         fitting = select_runs(rows, selector) if "=" in selector else []
-        for row in fitting or [one_run(rows, selector)]:
+        for row in fitting or [one_run(rows, selector, sweep_dir.name)]:
             found[row.run_id] = row
     return list(found.values()) if found else [row for row in rows if row.in_grid]

@@ -52,7 +52,7 @@ def logs(
     if run is None:
         _list_runs(sweep_dir, follow or attempt is not None)
         return
-    row = one_run(sweep_dir.read_index(), run)
+    row = one_run(sweep_dir.read_index(), run, sweep_dir.name)
     with log_from(sweep_dir, row.run_id, attempt, follow) as pipe:
         if pipe is None:
             _print(log_pieces(sweep_dir, row.run_id, attempt, follow=follow))

@@ -64,6 +64,45 @@ def test_the_hint_says_what_to_type(selector: str, hint: str) -> None:
     assert (caught.value.hint or "").startswith(hint)
 
 
+ODD = [
+    IndexRow(f"{number:016x}", True, {"flag": flag, "net.layers": layers, "size": size, "seed": 0})
+    for number, (flag, layers, size) in enumerate(
+        [(True, [64, 64], 1), (None, [128], "x=1,y=2"), (None, [], "x=1"), (None, {"a": [1, 2]}, "")]
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("selector", "found"),
+    [
+        ("flag=true,net.layers=[64, 64],size=1,seed=0", 0),
+        ("layers=[64,64],seed=0", 0),
+        ("layers=[128],size=x=1,y=2,seed=0", 1),
+        ("size=x=1", 2),
+        ("flag=null,layers=[]", 2),
+        ('layers={"a": [1, 2]},seed=0', 3),
+        ('seed=0,size=""', 3),
+    ],
+)
+def test_values_are_typed_as_tables_show_them(selector: str, found: int) -> None:
+    assert one_run(ODD, selector) == ODD[found]
+
+
+@pytest.mark.parametrize(
+    ("selector", "hint"),
+    [
+        ("flag=maybe", "flag is one of: true, null"),
+        ("layers=[64, 46],seed=0", "did you mean layers=[64, 64]?"),
+        ("layers=[64, 64],sead=0", "did you mean seed=0?"),
+        ("size=x=1,y=2,flag=true", "no run has all of these values; `orchestrate status odd` lists"),
+    ],
+)
+def test_hints_know_values_with_commas(selector: str, hint: str) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        one_run(ODD, selector, "odd")
+    assert (caught.value.hint or "").startswith(hint)
+
+
 def test_runs_that_no_key_tells_apart_are_named_by_id() -> None:
     twins = [IndexRow(f"{number}" * 16, True, {"task": "a,b", "seed": 0}) for number in (1, 2)]
     with pytest.raises(NotFoundError) as caught:
