@@ -2,7 +2,8 @@
 
 Reads ``{"trainer": name, "plugins": [...], "runs": [...], "elsewhere": bool, "memory": MB of a run or null}``
 as JSON on stdin and writes ``{"problems": [...], "structures": n}`` to stdout, with ``"progress": true``
-after a line ``[done, total]`` whenever a configuration is checked. Output of libraries goes to stderr.
+after a line ``[done, total]`` whenever a configuration is checked. With ``"early": true`` only the trainer's
+first look is taken. Output of libraries goes to stderr.
 """
 
 from __future__ import annotations
@@ -87,10 +88,16 @@ def main() -> None:
         os.environ[PROGRESS] = str(answer.fileno())
     if request.get("memory"):
         os.environ[MEMORY] = str(request["memory"])
-    problems = _check_with(get_trainer(request["trainer"]).with_plugins(plugins), runs)
+    trainer = get_trainer(request["trainer"]).with_plugins(plugins)
+    problems = _look_at(trainer, runs) if request.get("early") else _check_with(trainer, runs)
     report = {"problems": [asdict(p) for p in problems], "structures": len({structure(run) for run in runs})}
     json.dump(report, answer)
     answer.close()
+
+
+def _look_at(trainer: TrainerSpec, runs: Sequence[Run]) -> list[Problem]:
+    problems: list[Problem] = pkgutil.resolve_name(trainer.first_look)(distinct(runs))
+    return problems
 
 
 def _check_with(trainer: TrainerSpec, runs: Sequence[Run]) -> list[Problem]:

@@ -10,12 +10,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from orchestrator.config.grid.model import bare_key
-from orchestrator.config.trainers import get_trainer
+from orchestrator.config.trainers import get_trainer, is_installed
 from orchestrator.core import hardware
 from orchestrator.core.errors import ChecksFailedError, OrchestrateError
 from orchestrator.core.installation import install_here
@@ -108,16 +108,33 @@ def check_sweep(
     faults = [found for found in answer["problems"] if not (partial and found["whole"])]
     faults += _shared_cores(sweep) or _beyond_physical_cores(sweep)
     problems, warnings = (
-        sorted(
-            (_located(found, sweep) for found in faults if found["blocks"] is blocks),
-            key=lambda problem: (problem.line is None, problem.line, problem.column),
-        )
-        for blocks in (True, False)
+        _sorted((found for found in faults if found["blocks"] is blocks), sweep) for blocks in (True, False)
     )
     early = any(found["early"] for found in answer["problems"])
     seconds = time.monotonic() - began
     counted = answer["structures"], len(sweep.runs)
-    return CheckReport(tuple(problems), *counted, seconds, early, tuple(warnings))
+    return CheckReport(problems, *counted, seconds, early, warnings)
+
+
+def refuse_wrong_names(sweep: Sweep) -> None:
+    """Raise :class:`ChecksFailedError` for names, keys and values that the trainer's first look refuses.
+
+    Loads nothing that trains, and so says nothing where the trainer has no first look, or is not installed;
+    nor of sweeps with plug-ins, which bring names of their own.
+    """
+    spec = get_trainer(sweep.trainer)
+    if not spec.first_look or sweep.plugins or not is_installed(spec):
+        return
+    runs = [run.to_json() for run in sweep.runs]
+    request = {"trainer": sweep.trainer, "plugins": [], "runs": runs, "early": True}
+    answer = _ask(sys.executable, json.dumps(request), None, f"checking names with {sweep.trainer}")
+    if problems := _sorted(answer["problems"], sweep):
+        raise ChecksFailedError(problems)
+
+
+def _sorted(faults: Iterable[Mapping[str, Value]], sweep: Sweep) -> tuple[CheckProblem, ...]:
+    found = (_located(fault, sweep) for fault in faults)
+    return tuple(sorted(found, key=lambda problem: (problem.line is None, problem.line, problem.column)))
 
 
 def _shared_cores(sweep: Sweep) -> list[dict[str, Value]]:

@@ -57,7 +57,8 @@ class TrainerSpec:
     """A trainer's specification.
 
     ``train``, ``check`` and ``evaluate``: "module:function" on the worker's side; the last is empty if
-    policies cannot be evaluated. ``tasks``: likewise, what returns the names of all tasks, for patterns
+    policies cannot be evaluated. ``first_look``: as ``check``, of names, keys and single values alone,
+    without anything that trains; may be empty. ``tasks``: likewise, what returns the names of all tasks, for patterns
     such as ``vmas/*``; may be empty. ``owned``: keys that the program sets and a grid may not; ``inert``:
     keys that decide nothing and stay out of the identity; both are shell-style patterns. ``packages``:
     distributions that decide a result by their versions, and ``task_packages`` what tasks need beside these,
@@ -97,6 +98,7 @@ class TrainerSpec:
     minutes: str = ""
     evaluate: str = ""
     tasks: str = ""
+    first_look: str = ""
     runs_program: bool = False
     keys: Mapping[str, str] = field(default_factory=dict, hash=False)
     resources: Callable[[Run], Resources] = core_per_thread
@@ -260,6 +262,7 @@ BENCHMARL = TrainerSpec(
     name="benchmarl",
     train="jobs.trainers.benchmarl:train",
     check="jobs.trainers.benchmarl:check",
+    first_look="jobs.trainers.benchmarl.first_look:first_look",
     evaluate="jobs.trainers.benchmarl.evaluating:evaluate",
     tasks="jobs.trainers.benchmarl.spelling:task_names",
     preload=("jobs.trainers.benchmarl.experiment",),
@@ -345,6 +348,7 @@ def _actor_critic(name: str, **batch: int) -> TrainerSpec:
         name,
         f"jobs.trainers.{name}.training:TRAINER",
         check=f"jobs.trainers.{name}:check",
+        first_look=f"jobs.trainers.{name}.config:CONFIG.first_look",
         tasks="jobs.trainers.actor_critic.environments:environment_names",
         takes_plugins="jobs.trainers.actor_critic.environments:take_plugin",
         owned={"task.name": "the key `task` names it, such as task: bucket_brigade/hard"},

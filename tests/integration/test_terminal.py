@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 from benchmarks.synthetic import create_sweep, finish, matrix_runs, training_rows, write_journal
 from orchestrator.config.check import check_sweep
 from orchestrator.config.sweep import load_sweep
+from orchestrator.core.errors import ChecksFailedError
 from orchestrator.core.progress import listening
 from orchestrator.rundir import SweepDir
 from orchestrator.ui.cli import app
@@ -159,6 +160,27 @@ def test_a_grid_is_named_by_argument_or_option(tmp_path: Path) -> None:
         assert "found" in str(orchestrate(command, str(grid), "--grid", str(grid)).exception)
     assert "after the grid" in str(orchestrate("sweep", str(grid), str(grid)).exception)
     assert "no grid is given" in str(orchestrate("sweep", "--", "--reservation=course").exception)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "base", "wrong"),
+    [
+        ("benchmarl", "{task: vmas/navigaton, algorithm: mapo}", ("vmas/navigation?", "mappo?")),
+        ("ppo", "{task: gymnasium/CartPole-v1, disount: 0.1}", ("discount",)),
+    ],
+)
+def test_estimate_refuses_misspelt_names_without_pytorch(
+    trainer: str, base: str, wrong: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch is loaded')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    grid = tmp_path / "grid.yaml"
+    grid.write_text(f"name: lab\ntrainer: {trainer}\nbase: {base}\nmatrix: {{seed: range(2)}}\n")
+    said = orchestrate("estimate", str(grid), "--results", str(tmp_path / "results"))
+    assert isinstance(said.exception, ChecksFailedError), said.output
+    assert said.exception.exit_code == 2
+    for name in wrong:
+        assert f"did you mean {name}" in str(said.exception)
 
 
 def test_a_failure_names_a_run_and_logs_lists_them(tmp_path: Path) -> None:

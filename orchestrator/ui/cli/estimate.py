@@ -58,14 +58,16 @@ def estimate(
     """Predict time and dollars of the unfinished runs of a grid.
 
     A range holds in four cases of five. Each prediction names its measured
-    runs; without any, the output names the command that measures. Exit code
-    1: no target is known to meet the deadline and the budget.
+    runs; without any, the output names the command that measures. Misspelt
+    tasks, algorithms and keys are refused, as by `check`. Exit code 1: no
+    target is known to meet the deadline and the budget.
 
     [bold]Examples[/bold]
 
       orchestrate estimate sweeps/speed.yaml --on local,cpu
       orchestrate estimate sweeps/speed.yaml --on cpu,l4 --deadline 6h --budget 20
     """
+    from orchestrator.config.check import refuse_wrong_names
     from orchestrator.config.sweep import load_sweep
     from orchestrator.control.forecast import forecasts
     from orchestrator.control.submit import SubmitOptions
@@ -84,6 +86,7 @@ def estimate(
     with working(f"reading {file}"):
         sweep = load_sweep(file)
         names = list(dict.fromkeys(name.strip() for name in on.split(","))) if on else list(sweep.targets)
+        refuse_wrong_names(sweep)
         report_step(f"predicting {count(len(sweep.runs), 'run')} on {', '.join(names)}")
         found = forecasts(sweep, SweepDir(results, sweep.name), names, SubmitOptions(slots))
     _check_program(sweep, found)
