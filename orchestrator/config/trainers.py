@@ -58,11 +58,11 @@ class TrainerSpec:
 
     ``train``, ``check`` and ``evaluate``: "module:function" on the worker's side; the last is empty if
     policies cannot be evaluated. ``first_look``: as ``check``, of names, keys and single values alone,
-    without anything that trains; may be empty. ``tasks``: likewise, what returns the names of all tasks, for patterns
-    such as ``vmas/*``; may be empty. ``owned``: keys that the program sets and a grid may not; ``inert``:
-    keys that decide nothing and stay out of the identity; both are shell-style patterns. ``packages``:
-    distributions that decide a result by their versions, and ``task_packages`` what tasks need beside these,
-    by patterns of their names; ``source``: worker-side modules that do, and
+    without anything that trains; may be empty. ``tasks``: likewise, what returns the names of all tasks,
+    for patterns such as ``vmas/*``; may be empty. ``owned``: keys that the program sets and a grid may
+    not; ``inert``: keys that decide nothing and stay out of the identity; both are shell-style patterns.
+    ``packages``: distributions that decide a result by their versions, and ``task_packages`` what tasks need
+    beside these, by patterns of their names; ``source``: worker-side modules that do, and
     packages with their YAML files. ``returns``: the metrics that mean "return", best first; ``devices``: the
     keys that can request a GPU. ``takes_plugins``: a "module:function" that registers a plug-in, empty
     without support for them; ``plugins``: those of one sweep. ``frames``: keys for the number of frames, the

@@ -94,12 +94,41 @@ def test_compare_fits_80_columns_where_runs_are_not_done(tmp_path: Path) -> None
 
 def test_a_terminal_too_narrow_for_all_figures_names_those_left_out() -> None:
     columns = [Column("key", [cell("a"), cell("b")], left=True, key=True)]
-    columns += [Column(f"figure_{at}", [cell("1,234,567")] * 2) for at in range(5)]
+    columns += [Column(f"figure_{at}", [cell("1,234,567")] * 2, rank=4 - at) for at in range(5)]
     lines = [line.plain for line in KeyTable(columns).lines(40)]
     assert max(map(len, lines)) <= 40
-    assert lines[0] == "no room for: figure_3, figure_4"
-    assert lines[-1].split() == ["1,234,567"] * 3
+    assert " ".join(lines[:2]) == "no room for: figure_0, figure_1; a wider terminal or a pipe has all"
+    assert lines[-1].split() == [
+        "b",
+        *["1,234,567"] * 3,
+    ]  # the figures that matter most, in the table's order
     assert not any("no room" in line.plain for line in KeyTable(columns).lines(80))
+
+
+def test_a_key_is_a_column_unless_its_values_stand_above_several_rows() -> None:
+    many, single = (
+        Column(name, list(map(cell, values)), left=True, key=True)
+        for name, values in (("many", ["alphabet", "alphabet", "beta"]), ("single", ["one", "two", "three"]))
+    )
+    figures = [Column(f"figure_{at}", [cell("1,234,567")] * 3, rank=at) for at in range(3)]
+    lines = [line.plain for line in KeyTable([many, single, *figures]).lines(30)]
+    assert "many=alphabet" in lines
+    assert "single=one" not in lines
+    assert lines[-1].split() == ["three", *["1,234,567"] * 2]
+    heads = [("task=a",), ("task=a",), ("task=b",)]
+    lines = [line.plain for line in KeyTable([single, *figures], heads).lines(30)]
+    assert lines[-1].split() == ["three", *["1,234,567"] * 2]
+
+
+def test_the_return_stays_at_40_columns(tmp_path: Path) -> None:
+    trained(
+        tmp_path / "results", {"task": ["t/one", "t/two"], "algorithm": ["mappo", "iql"], "seed": range(2)}
+    )
+    for command in (("status", "lab"), ("compare", "lab", "--by", "algorithm")):
+        seen = in_terminal(*command, cwd=tmp_path, columns=40)
+        assert max(map(len, seen.lines)) <= 40
+        heads = [line for line in seen.lines if re.search(r"\breturn$|\breturn ", line)]
+        assert any("state" in line or "speed-up" in line for line in heads), seen.text
 
 
 def test_json_of_collect_has_numbers(tmp_path: Path) -> None:
@@ -181,6 +210,20 @@ def test_estimate_refuses_misspelt_names_without_pytorch(
     assert said.exception.exit_code == 2
     for name in wrong:
         assert f"did you mean {name}" in str(said.exception)
+
+
+def test_estimate_has_a_column_per_key_and_none_without_figures(tmp_path: Path) -> None:
+    trained(tmp_path / "results", {"task": ["vmas/navigation"], "algorithm": ["mappo"], "seed": range(2)})
+    grid = tmp_path / "grid.yaml"
+    grid.write_text(
+        "name: more\ntrainer: benchmarl\nbase: {task: vmas/navigation, experiment.max_n_frames: 60000}\n"
+        "matrix: {algorithm: [mappo], seed: [2, 3, 4]}\n"
+    )
+    seen = in_terminal("estimate", "grid.yaml", cwd=tmp_path, columns=40)
+    assert seen.code == 0, seen.text
+    (head,) = (at for at, line in enumerate(seen.lines) if line.startswith("seed "))
+    assert [line.split()[0] for line in seen.lines[head + 1 :] if line] == ["2", "3", "4"]
+    assert "dollars" not in seen.lines[head]
 
 
 def test_a_failure_names_a_run_and_logs_lists_them(tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ NOTHING = "–"
 _NOTHING = Shown(NOTHING)
 _FPS, _COST = "{}\nframes/s", "$ per million\nframes"
 _END_TO_END_GAIN = "end-to-end\nspeed-up"
+# Columns in the order in which they are given up last where there is no room for all; others have rank 2.
+RANKS = {"return": 0, "speed-up": 0, "runs": 1, "efficiency": 1, "MiB": 3}
 
 
 def columns(found: KeyComparison, *, full: bool = False) -> list[str]:

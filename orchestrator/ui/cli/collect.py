@@ -154,7 +154,7 @@ def _print(
     table = [
         *group_columns(points, names),
         *(
-            Column(_head(head), [cell(value) for value in values])
+            Column(_head(head), [cell(value) for value in values], rank=0 if "return" in head else 1)
             for head, values in zip(columns[1:], figures, strict=True)
         ),
     ]
@@ -216,7 +216,7 @@ def print_comparison(compared: KeyComparison) -> None:
     """Print the table, notes and verdict of a comparison."""
     from rich.markup import escape
 
-    from orchestrator.analysis.compare.table import NOTHING, columns, sections
+    from orchestrator.analysis.compare.table import NOTHING, RANKS, columns, sections
     from orchestrator.analysis.compare.wording import notes, verdict
     from orchestrator.core.formatting import plain
     from orchestrator.ui.cli import sweep_table
@@ -229,7 +229,9 @@ def print_comparison(compared: KeyComparison) -> None:
     rows = [(parts.get(label, (label,)), row) for label, own in shown for row in own]
     cells = zip(*([one.text for one in row] for _, row in rows), strict=True)
     table = [
-        Column(head, [cell(text) for text in texts], left=number == 0, key=number == 0)
+        Column(
+            head, [cell(text) for text in texts], left=number == 0, key=number == 0, rank=RANKS.get(head, 2)
+        )
         for number, (head, texts) in enumerate(zip(columns(compared), cells, strict=True))
         if number == 0 or {*texts} - {"", NOTHING}
     ]

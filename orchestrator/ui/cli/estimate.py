@@ -20,10 +20,9 @@ from orchestrator.ui.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from orchestrator.core.types import Sweep
     from orchestrator.planning.estimate import Advice, Forecast, Range
+    from orchestrator.ui.terminal.table import KeyTable
 
 # Rows of a target's table.
 _LISTED = 12
@@ -134,7 +133,9 @@ def _print(sweep: Sweep, found: list[Forecast], advice: Advice | None) -> None:
         for line in _about(sweep, one):
             console.print(line, soft_wrap=True, markup=False)
         if any(run.seconds is not None for run in one.runs):
-            console.print(_runs(sweep, one))
+            sweep_table.show(console, _runs(sweep, one))
+            if len(one.runs) > _LISTED:
+                console.print(f"… and {len(one.runs) - _LISTED} more; --json lists all", soft_wrap=True)
     if advice is None:  # a single target without limits: nothing to choose
         return
     console.print()
@@ -183,33 +184,35 @@ def _shown(found: Range, show: Callable[[float], str]) -> str:
     return f"{show(found.mid)} (80 %: {show(found.low)} to {show(found.high)})"
 
 
-def _runs(sweep: Sweep, one: Forecast) -> Table:
+def _runs(sweep: Sweep, one: Forecast) -> KeyTable:
     """A table of the target's first runs."""
-    from rich.markup import escape
-    from rich.table import Table
-
     from orchestrator.config.trainers import get_trainer
     from orchestrator.core.formatting import dollars, duration, number
-    from orchestrator.core.labels import labeller
+    from orchestrator.core.labels import key_columns
+    from orchestrator.ui.terminal.table import Column, KeyTable, cell
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2), header_style="bold")
-    table.add_column("run", overflow="fold")
-    for column in ("frames", "end-to-end\nframes/s", "time", "dollars"):
-        table.add_column(column, justify="right", no_wrap=True)
     lengths = get_trainer(sweep.trainer).frames  # the column "frames" shows them
-    points = {
-        run.run_id: {key: value for key, value in run.point.items() if key not in lengths}
-        for run in sweep.runs
-    }
-    label = labeller([points[run.run_id] for run in one.runs])
-    for run in one.runs[:_LISTED]:
-        table.add_row(
-            escape(label(points[run.run_id])),
-            "" if run.frames is None else f"{run.frames:,}",
-            number(run.basis.end_to_end_fps if run.basis else None),
-            "unknown" if run.seconds is None else duration(run.seconds.mid),
-            "" if run.dollars is None else dollars(run.dollars.mid),
-        )
-    if len(one.runs) > _LISTED:
-        table.add_row(f"… and {len(one.runs) - _LISTED} more; --json lists all", "", "", "", "")
-    return table
+    points = {run.run_id: run.point for run in sweep.runs}
+    keys = key_columns([points[run.run_id] for run in one.runs], without=lengths)
+    runs = one.runs[:_LISTED]
+    lines = ("unknown" if run.seconds is None else duration(run.seconds.mid) for run in runs)
+    return KeyTable(
+        [
+            *(
+                Column(key.name, list(map(cell, key.values[: len(runs)])), left=True, key=True)
+                for key in keys
+            ),
+            Column("frames", [cell("" if run.frames is None else f"{run.frames:,}") for run in runs]),
+            Column(
+                "end-to-end\nframes/s",
+                [cell(number(run.basis.end_to_end_fps if run.basis else None)) for run in runs],
+                rank=2,
+            ),
+            Column("time", list(map(cell, lines)), rank=0),
+            Column(
+                "dollars",
+                [cell("" if run.dollars is None else dollars(run.dollars.mid)) for run in runs],
+                rank=0,
+            ),
+        ]
+    )

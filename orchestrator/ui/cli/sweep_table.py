@@ -81,15 +81,15 @@ def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
             Column("run", [cell(row.run_id[:8], "dim") for row in shown], left=True),
             *run_keys(rows, shown),
             *(
-                [Column("target", [cell(survey.target(row.run_id) or "") for row in shown])]
+                [Column("target", [cell(survey.target(row.run_id) or "") for row in shown], rank=2)]
                 if several
                 else []
             ),
             Column("state", [cell(one.state.value, STYLE[one.state]) for one in states], left=True),
             Column("frames", [cell(frames(one)) for one in states]),
-            Column("end-to-end\nframes/s", [cell(number(one.end_to_end_fps)) for one in states]),
-            Column("return", [cell(number(one.value)) for one in states]),
-            Column("ETA", [cell(duration(one.eta)) for one in states]),
+            Column("end-to-end\nframes/s", [cell(number(one.end_to_end_fps)) for one in states], rank=3),
+            Column("return", [cell(number(one.value)) for one in states], rank=0),
+            Column("ETA", [cell(duration(one.eta)) for one in states], rank=2),
         ]
     )
     parts: list[Any] = [sweep_line(name, survey), table]

@@ -1,15 +1,17 @@
 """Tables of one line a row, with a column per key of the grid, that fit the width of a terminal.
 
 Where the terminal is too narrow, headings are first folded, then prefixes that all values of a key share are
-said once above the table, and last the widest keys become headings between rows; a terminal too narrow for
-the figures alone gets the first of them, and the names of the others. Elsewhere, as in a pipe, a
-row has all of its values and nothing is folded.
+said once above the table, and last the widest keys become headings between rows. Where each row would have a
+heading of its own, up to half of the figures are left out in the keys' place, and named above the table, as
+in a terminal too narrow for the figures alone. Elsewhere, as in a pipe, a row has all of its values and
+nothing is folded.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -34,12 +36,20 @@ _WORDS, _SYLLABLES = re.compile(r"[^\s_.]+[_.]*|[_.]+"), re.compile(r"[^\s_.-]+[
 
 @dataclass(frozen=True)
 class Column:
-    """A column; ``key``: it may become headings between rows. Cells are numbers, or ``left`` text."""
+    """A column; ``key``: it may become headings between rows. Cells are numbers, or ``left`` text.
+
+    ``rank``: figures of the highest are left out first where there is no room, those of rank 0 last.
+    """
 
     name: str
     cells: Sequence[Text]
     left: bool = False
     key: bool = False
+    rank: int = 1
+
+    @property
+    def needed(self) -> bool:
+        return self.key or self.left or self.rank == 0
 
     @property
     def width(self) -> int:
@@ -77,6 +87,9 @@ class _Layout(NamedTuple):
     gap: str = _GAP
     left_out: Sequence[str] = ()
 
+    def of(self, some: Sequence[int]) -> _Layout:
+        return self._replace(columns=[self.columns[at] for at in some])
+
     def fits(self, width: int) -> bool:
         return sum(column.width + len(self.gap) for column in self.columns) - len(self.gap) <= width
 
@@ -100,8 +113,8 @@ class KeyTable:
         for name, prefix in layout.prefixes.items():
             yield Text(f"{name}: {prefix}…", style="dim")
         if layout.left_out:
-            told = f"no room for: {', '.join(layout.left_out)}"
-            yield Text(told if width is None else shortened(told, width), style="dim")
+            told = f"no room for: {', '.join(layout.left_out)}; a wider terminal or a pipe has all"
+            yield from (Text(line, style="dim") for line in _wrapped(told, width))
         yield from _header(layout, self._indent(layout.moved))
         rows = range(len(self._columns[0].cells) if self._columns else 0)
         outer = dict(zip(rows, self._heads, strict=True)) if self._heads else dict.fromkeys(rows, ())
@@ -128,11 +141,25 @@ class KeyTable:
                 if layout.fits(room):
                     return layout
             keys = {id(one): own.width for one, own in zip(stay, layout.columns, strict=True) if one.key}
-            if not keys:  # figures alone are too wide: as narrow as can be
-                return next((one for one in _narrowest(stay, moved) if one.fits(room)), layout)
+            if not keys:  # figures alone are too wide
+                return _squeezed(stay, moved, room)
             widest = max(keys, key=keys.__getitem__)
-            stay = [one for one in stay if id(one) != widest]
-            moved = [one for one in self._columns if not any(one is other for other in stay)]
+            rest = [one for one in stay if id(one) != widest]
+            above = [one for one in self._columns if not any(one is other for other in rest)]
+            if self._one_row_each(above):
+                squeezed = _squeezed(stay, moved, room)
+                if squeezed.fits(room) and _little_is_missing(stay, squeezed.columns):
+                    return squeezed
+            stay, moved = rest, above
+
+    def _one_row_each(self, moved: Sequence[Column]) -> bool:
+        """Return whether these keys as headings would stand above a single row each."""
+        rows = range(len(self._columns[0].cells))
+        heads = {
+            ((*self._heads[row],) if self._heads else (), *(one.cells[row].plain for one in moved))
+            for row in rows
+        }
+        return len(heads) == len(rows) > 1
 
 
 def _together(rows: Iterable[int], parts: Mapping[int, Parts]) -> Iterator[tuple[Parts, list[int]]]:
@@ -169,13 +196,27 @@ def _layouts(columns: Sequence[Column], moved: Sequence[Column], *, narrow: bool
         yield _Layout(split, prefixes, moved, " ")
 
 
-def _narrowest(columns: Sequence[Column], moved: Sequence[Column]) -> Iterator[_Layout]:
-    """Yield the layouts with split words, and then ones without the last columns."""
+def _squeezed(columns: Sequence[Column], moved: Sequence[Column], room: int) -> _Layout:
+    """Return the layout with split words, of the columns for which there is room, what is needed first."""
     *_, two, one = _layouts(columns, moved, narrow=True)
-    yield from (two, one)
-    for number in range(len(columns) - 1, 0, -1):
-        rest = [column.name.replace("\n", " ") for column in columns[number:]]
-        yield _Layout(one.columns[:number], one.prefixes, moved, one.gap, rest)
+    if two.fits(room):
+        return two
+    kept: list[int] = []
+    for at in sorted(range(len(columns)), key=lambda at: (not columns[at].needed, columns[at].rank)):
+        if not kept or one.of(sorted([*kept, at])).fits(room):
+            kept.append(at)
+    rest = [column.name.replace("\n", " ") for at, column in enumerate(columns) if at not in kept]
+    return one.of(sorted(kept))._replace(left_out=rest)
+
+
+def _little_is_missing(columns: Sequence[Column], kept: Sequence[Column]) -> bool:
+    """Return whether all columns that are needed are kept, and half of the others."""
+    needed, left = (sum(one.needed for one in some) for some in (columns, kept))
+    return left == needed and 2 * (len(kept) - left) >= len(columns) - needed
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    return [text] if width is None else textwrap.wrap(text, width, break_on_hyphens=False)
 
 
 def _header(layout: _Layout, indent: str) -> Iterator[Text]:
