@@ -39,6 +39,7 @@ from orchestrator.rundir.handover import Handover, WorkerEnd
 from orchestrator.rundir.journal import STARTED
 from orchestrator.rundir.standalone_reader import GlanceTree
 from orchestrator.ui.cli import app
+from tests import warm
 from tests.helpers import ROOT, enter
 
 LIMIT_S = 120
@@ -222,7 +223,7 @@ def test_a_sweep_ends_beside_a_fifo(tmp_path: Path, name: str) -> None:
     base = f"base: {{command: [sh, -c, {json.dumps(program)}]}}"
     grid.write_text(f"name: odd\ntrainer: command\n{base}\nmatrix: {{seed: [0, 1]}}\n")
     command = [sys.executable, "-m", "orchestrator.ui.cli", "sweep", "--grid", "grid.yaml"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ORCHESTRATE_LEASE": "4"}
+    environment = {**os.environ, **warm.COMMANDS, "PYTHONPATH": str(ROOT), "ORCHESTRATE_LEASE": "4"}
     sweep = load_sweep(grid)
     SweepDir(tmp_path / "results", "odd").create()
     path = tmp_path / "results" / "odd" / name.format(sweep.runs[0].run_id)
