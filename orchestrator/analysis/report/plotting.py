@@ -51,7 +51,6 @@ class Theme:
     ink: str
     faint: str
     lines: tuple[str, ...]
-    parts: tuple[str, str, str]
 
     def line(self, number: int) -> str:
         """Return the colour of a numbered line."""
@@ -63,14 +62,12 @@ LIGHT = Theme(
     "#1d2129",
     "#d9dce3",
     ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#b8860b", "#44a1d8", "#1d2129", "#8a919e"),
-    ("#4f9fd0", "#e08a3c", "#b9bec9"),
 )
 DARK = Theme(
     "#181b21",
     "#e4e7ee",
     "#3a404c",
     ("#5ab4f0", "#ff8f4d", "#3fd0a4", "#e08bd0", "#e3c04f", "#a9c7ff", "#e4e7ee", "#858d9d"),
-    ("#4f9fd0", "#e08a3c", "#646b7a"),
 )
 _Dash = str | tuple[int, tuple[float, ...]]
 # Dots are for unfinished runs.

@@ -49,7 +49,7 @@ from orchestrator.analysis.report.training_figures import (
     learning_pictures,
     speed_pictures,
 )
-from orchestrator.analysis.significance import FEW_SEEDS
+from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS
 from orchestrator.analysis.stats import Curve, loss_metrics, several_curves
 from orchestrator.analysis.summary import unranked, warnings
 from orchestrator.analysis.variant_ranking import overall_profiles, task_profiles
@@ -246,8 +246,8 @@ _PROFILES = (
     "The higher a line, the more of the variant's runs return at least that much. Lines of few runs "
     "differ by luck: which variants differ by more is shown under probability of improvement, for variants "
     f"with {FEW_SEEDS} seeds or more. Intervals by bootstrap over the seeds of each task; "
-    "where a task has one seed there are none. Returns of one task are raw. All tasks together need one "
-    "scale, and the one above depends on which runs are on this page."
+    f"where a task has fewer than {INTERVAL_SEEDS} there are none. Returns of one task are raw. All tasks "
+    "together need one scale, and the one above depends on which runs are on this page."
 )
 
 

@@ -69,12 +69,12 @@ def final_pictures(finals: Sequence[Final]) -> Iterator[Picture]:
     """Draw one picture per task of every group that has a final return; small where there are several."""
     returning = [final for final in finals if final.estimate is not None]
     panels = _panels(returning, lambda final: (final.group.task,), BARS)
-    for number, (part, title, _, small) in enumerate(panels, 1):
+    for number, (part, title, panel, small) in enumerate(panels, 1):
         means = [f"{name}: {final.estimate}, {count(len(final.values), 'seed')}" for final, name in part]
         yield picture(
             f"final-{number}",
             title,
-            _finals(part, title, small=small),
+            _finals(part, title, _range(panel), small=small),
             caption=(
                 "Final return of each run (dots), their interquartile mean (diamond) and its 95 % "
                 "interval (bar; none below four seeds). Raw returns, not normalised."
@@ -111,8 +111,8 @@ def speed_pictures(speeds: Sequence[SpeedSummary]) -> Iterator[Picture]:
     numbers = numbers_from(1)
     for part, title in parts(list(zip(shown, labels, strict=True)), BARS, "Speed"):
         caption = (
-            "Left: training throughput of each run (dots; line: their median) and end-to-end throughput "
-            "(rings; thin line: their median). Right: seconds per iteration and what they went to (other: "
+            "Left: training throughput of each run (filled; line: their median) and end-to-end throughput "
+            "(hollow; thin line: their median). Right: seconds per iteration and what they went to (other: "
             "evaluation, logging, checkpoints)."
         )
         if len(kinds) == 1:
@@ -203,7 +203,18 @@ def _learning_alt(part: Sequence[tuple[Curve, str]], title: str, what: str) -> s
 # Final returns
 
 
-def _finals(part: Sequence[tuple[Final, str]], title: str, *, small: bool) -> Draw:
+def _range(panel: Sequence[Final]) -> tuple[float, float] | None:
+    """Return the range of returns that all pictures of a task share, ``None`` for a single picture."""
+    if len(panel) <= BARS:
+        return None
+    every = [value for final in panel for value in final.values]
+    margin = 0.05 * (max(every) - min(every)) or 1.0
+    return min(every) - margin, max(every) + margin
+
+
+def _finals(
+    part: Sequence[tuple[Final, str]], title: str, limits: tuple[float, float] | None, *, small: bool
+) -> Draw:
     def draw(theme: Theme) -> Figure:
         figure, on = axes(1.2 + 0.42 * len(part), small=small)
         for row, (final, _) in enumerate(part):
@@ -214,6 +225,8 @@ def _finals(part: Sequence[tuple[Final, str]], title: str, *, small: bool) -> Dr
         heading(on, title, small=small)
         rows(on, [f"{label} (n={len(final.values)})" for final, label in part], 22 if small else 30)
         on.set_xlabel("final return")
+        if limits is not None:
+            on.set_xlim(*limits)
         return figure
 
     return draw
@@ -227,32 +240,35 @@ def _speeds(part: Sequence[tuple[SpeedSummary, str]], title: str, kinds: Mapping
         figure, left = axes(1.6 + 0.42 * len(part), columns=2)
         right = figure.axes[1]
         for row, (speed, _) in enumerate(part):
-            colour = _hardware_colour(kinds[speed.hardware], theme)
-            _throughputs(left, row, speed, colour)
-            _iteration(right, row, speed, theme)
+            shape = marker(kinds[speed.hardware], 0)
+            _throughputs(left, row, speed, theme.line(speed.group.number), shape)
+            _iteration(right, row, speed)
         heading(left, title)
         rows(left, [label for _, label in part])
         from_zero_or_log(
             left, [value for speed, _ in part for value in (*speed.training_fps, *speed.end_to_end_fps)]
         )
-        left.set_xlabel("frames/s: dots training, rings end-to-end")
+        left.set_xlabel("frames/s: filled training, hollow end-to-end")
         right.set_xlabel("seconds per iteration")
         rows(right, [""] * len(part))
-        _name_parts(right, theme)
+        _name_parts(right)
         if len(kinds) > 1:
             names = dict.fromkeys(speed.hardware for speed, _ in part)
-            dots = {name: {"color": _hardware_colour(kinds[name], theme), "linestyle": ""} for name in names}
-            style_legend(figure, [(name, {"marker": "o", **dot}) for name, dot in dots.items()], columns=1)
+            shapes = [
+                (name, {"marker": marker(kinds[name], 0), "color": theme.ink, "linestyle": ""})
+                for name in names
+            ]
+            style_legend(figure, shapes, columns=1)
         return figure
 
     return draw
 
 
-def _throughputs(on: Axes, row: int, speed: SpeedSummary, colour: str) -> None:
-    """Draw each run's two figures, the end-to-end one as a ring below the other."""
+def _throughputs(on: Axes, row: int, speed: SpeedSummary, colour: str, shape: str) -> None:
+    """Draw each run's two figures, the end-to-end one hollow below the other."""
     training, end_to_end = speed.training_fps, speed.end_to_end_fps
-    on.plot(training, [row - 0.12] * len(training), "o", color=colour, markersize=5, alpha=0.7)
-    on.plot(end_to_end, [row + 0.16] * len(end_to_end), "o", color=colour, markersize=5, fillstyle="none")
+    on.plot(training, [row - 0.12] * len(training), shape, color=colour, markersize=5, alpha=0.7)
+    on.plot(end_to_end, [row + 0.16] * len(end_to_end), shape, color=colour, markersize=5, fillstyle="none")
     if training:
         on.vlines(median(training), row - 0.35, row + 0.05, color=colour, linewidth=2)
     on.vlines(median(end_to_end), row - 0.05, row + 0.35, color=colour, linewidth=0.9)
@@ -263,24 +279,21 @@ def _medians(speed: SpeedSummary) -> str:
     return f"{training}end-to-end {median(speed.end_to_end_fps):,.0f}"
 
 
-_PARTS = ("collection", "learning", "other")
+# Greys, as colours stand for variants; seen on light and dark paper.
+_PARTS = {"collection": "#5d6676", "learning": "#949dac", "other": "#c6cbd5"}
 
 
-def _iteration(on: Axes, row: int, speed: SpeedSummary, theme: Theme) -> None:
+def _iteration(on: Axes, row: int, speed: SpeedSummary) -> None:
     start = 0.0
-    for seconds, colour in zip(speed.split(), theme.parts, strict=True):
+    for seconds, colour in zip(speed.split(), _PARTS.values(), strict=True):
         on.barh(row, seconds, left=start, color=colour, height=0.62)
         start += seconds
 
 
-def _name_parts(on: Axes, theme: Theme) -> None:
+def _name_parts(on: Axes) -> None:
     from matplotlib.patches import Patch
 
-    handles = [Patch(color=colour) for colour in theme.parts]
+    handles = [Patch(color=colour) for colour in _PARTS.values()]
     on.legend(
         handles, _PARTS, loc="lower left", bbox_to_anchor=(-0.02, 1), ncols=3, columnspacing=1, handlelength=1
     )
-
-
-def _hardware_colour(kind: int, theme: Theme) -> str:
-    return theme.line(kind + 2)  # the first two are the colours of the parts

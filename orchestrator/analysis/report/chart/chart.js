@@ -301,12 +301,14 @@
       pen.setLineDash([]);
     };
     const drawCursor = (pen, colour) => {
-      const at = scale.x(cursor);
+      const found = drawn.map(one => ({one, place: placeAt(one.xs, cursor)})).filter(({place}) => place >= 0)
+        .sort((a, b) => b.one.ys[b.place] - a.one.ys[a.place]);
+      // The values are those of the last points up to the pointer; so is what stands above them.
+      const last = found.length ? Math.max(...found.map(({one, place}) => one.xs[place])) : cursor;
+      const at = scale.x(Math.max(last, scale.left));
       pen.strokeStyle = colour("soft");
       pen.lineWidth = 1;
       pen.beginPath(); pen.moveTo(at, PAD.top); pen.lineTo(at, PAD.top + scale.inner.height); pen.stroke();
-      const found = drawn.map(one => ({one, place: placeAt(one.xs, cursor)})).filter(({place}) => place >= 0)
-        .sort((a, b) => b.one.ys[b.place] - a.one.ys[a.place]);
       for (const {one, place} of found) {
         pen.fillStyle = colour("c" + one.line.hue);
         pen.beginPath(); pen.arc(scale.x(one.xs[place]), scale.y(one.ys[place]), 3.5, 0, 7); pen.fill();
@@ -316,7 +318,7 @@
         return make("tr", {}, make("td", {}, swatch(one.line)), make("td", {}, one.line.name), make("td", {class: "number"}, compact(one.ys[place]) + band));
       });
       const more = found.length > 12 ? [make("tr", {}, make("td", {}), make("td", {}, "and " + (found.length - 12) + " more"))] : [];
-      values.replaceChildren(make("b", {}, AXES[state.x].show(cursor)), make("table", {}, make("tbody", {}, ...rows, ...more)));
+      values.replaceChildren(make("b", {}, AXES[state.x].show(last)), make("table", {}, make("tbody", {}, ...rows, ...more)));
       values.hidden = false;
       const right = at > canvas.clientWidth / 2;
       values.style.left = right ? "auto" : at + 12 + "px";

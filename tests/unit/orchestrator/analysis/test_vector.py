@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from orchestrator.analysis.report.plotting import LIGHT, from_zero_or_log, logarithmic, picture
-from orchestrator.analysis.report.training_figures import learning_pictures
+from orchestrator.analysis.report.plotting import BARS, LIGHT, from_zero_or_log, logarithmic, picture
+from orchestrator.analysis.report.training_figures import final_pictures, learning_pictures, speed_pictures
 from orchestrator.analysis.stats import curves, groups
-from tests.simulated import simulated
+from orchestrator.analysis.summary import speeds
+from tests.simulated import finals_of, simulated
 
 TEXT = re.compile(r"<text[^>]*>([^<]*)</text>")
 
@@ -62,3 +64,19 @@ def test_a_curve_of_too_few_seeds_for_an_interval_shows_its_seeds(seeds: int, th
     lines = on.get_lines()
     assert [line.get_linewidth() < 1 for line in lines] == [True] * thin + [False]
     assert f"a (n={seeds})" in picture.vector.svg
+
+
+def test_all_pictures_of_a_task_have_one_range_of_returns() -> None:
+    finals = finals_of({"t": [[float(place), place + 1.0] for place in range(BARS + 1)]})
+    ranges = [picture.draw(LIGHT).axes[0].get_xlim() for picture in final_pictures(finals)]
+    assert len(ranges) == 2
+    assert ranges[0] == ranges[1]
+    assert ranges[0][0] < 0.0 < BARS + 1.0 < ranges[0][1]
+
+
+def test_speeds_have_the_colours_of_their_variants() -> None:
+    collected = simulated(lambda *_: 1.0, ["a", "b"], 2, training_fps=2000.0)
+    [picture] = speed_pictures(speeds(groups(collected)))
+    left, right = picture.draw(LIGHT).axes
+    assert {line.get_color() for line in left.get_lines()} == {LIGHT.line(0), LIGHT.line(1)}
+    assert not {to_hex(patch.get_facecolor()) for patch in right.patches} & set(LIGHT.lines)
