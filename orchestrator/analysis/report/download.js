@@ -54,7 +54,7 @@ const svgFile = svg => inLight(colour => {
   const factsOf = (cell, numeric) => {
     const text = cell.textContent, plain = text.replaceAll(",", ""), {sort, ends, more} = cell.dataset;
     const isNumber = NUMBER.test(plain), known = numeric ? sort !== undefined || isNumber : sort !== undefined && isNumber;
-    const facts = {"": known ? sort ?? plain : numeric && text === MISSING ? "" : escaped(text)};
+    const facts = {"": known ? sort ?? plain : text === MISSING ? "" : escaped(text)};
     if (ends) [facts.low, facts.high] = ends.split(" ").map(end => end.replace(/^(-?)inf$/, "$1Infinity"));
     const {bound, ...others} = Object.fromEntries((more ? more.split(";") : []).map(one => one.split(":")));
     if (bound !== undefined) for (const suffix of Object.keys(facts)) if (facts[suffix] === "Infinity") {

@@ -102,7 +102,7 @@ _SPAN = re.compile(r" \[\d+ %\]$")
 def _facts(cell: Cell, numeric: bool) -> dict[str, str]:
     """Return what the cell says by suffix; in a column of numbers its number, with all digits."""
     known = cell.sort is not None and (numeric or _is_number(cell.text))
-    missing = numeric and cell.text == MISSING
+    missing = cell.text == MISSING
     facts = {"": cell.key if known else "" if missing else str(csv_export.cell(cell.text))}
     if cell.ends is not None:
         facts |= {"low": number_text(cell.ends[0]), "high": number_text(cell.ends[1])}
