@@ -197,7 +197,7 @@ def test_no_update_of_an_actor_that_learns_is_lost_and_none_is_half_done() -> No
     with actors(3, connections, learn):
         own = A2cLearner(config, 0, ALONE, PlayedElsewhere(config, 0))
         learner = AsynchronousLearner(config, own, connections, memory)
-        lags = []
+        lags, last = [], 0.0
         for number in range(1, 20):
             before = deepcopy(own.policy.state_dict())
             found = learner.learn(learner.collect(), 0.0)
@@ -205,9 +205,13 @@ def test_no_update_of_an_actor_that_learns_is_lost_and_none_is_half_done() -> No
             steps = {float(state["step"]) for state in own.learned.state.values()}
             rows = int(own.policy.returns.count)
             assert len(steps) == 1
-            assert 3 * number <= steps.pop() <= 3 * number + 6
+            step = steps.pop()
+            assert 3 * number <= step <= 3 * number + 6
             assert 3 * number * 32 <= rows <= (3 * number + 6) * 32
-            assert any((before[name] != value).any() for name, value in own.policy.state_dict().items())
+            # Actors that are ahead may have learned nothing since the time before.
+            changed = any((before[name] != value).any() for name, value in own.policy.state_dict().items())
+            assert changed == (step > last)
+            last = step
         assert max(lags) > 0
         assert found["train/total_episodes"] >= 0
     memory.close()
