@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 # With fewer runs the tests find nothing that matters; more are thinned out evenly in time.
-_FEWEST_RUNS, _MOST_RUNS = 9, 1000
+FEWEST_RUNS, _MOST_RUNS = 9, 1000
 _PERMUTATIONS = 2000
 # Significance level of each of the two tests.
 _LEVEL = 0.005
@@ -62,7 +62,7 @@ def drift_of(found: Sequence[Group]) -> Drift | None:
     import numpy as np
 
     started, away, strata = _residuals(found)
-    if len(started) < _FEWEST_RUNS or np.ptp(started) <= 0:
+    if len(started) < FEWEST_RUNS or np.ptp(started) <= 0:
         return None
     chance = _chance(away, strata)
     if chance > 2 * _LEVEL:

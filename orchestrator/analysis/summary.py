@@ -9,13 +9,16 @@ from typing import Any
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.comparability import UNRANKED, ReturnTerms, differences, mixed_code
 from orchestrator.analysis.generalization import Generalization, generalizations
+from orchestrator.analysis.return_metrics import is_evaluation
 from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS
-from orchestrator.analysis.stats import Final, Group, Members, final_returns, groups, known, middle
+from orchestrator.analysis.stats import Final, Group, Members, final_returns, finite, groups, known, middle
 from orchestrator.analysis.tables import FINAL_MEASURE, FINAL_VALUES, GAP, LAST, TRAINING_LEVELS
 from orchestrator.core.formatting import count, listed
 from orchestrator.planning.throughput.measure import END_TO_END, PROVISIONAL, TRAINING
+from orchestrator.planning.without_return import without_return
 
 SINGLE = "the final return rests on a single evaluation, as runs have so few"
+SINGLE_IN_TRAINING = "the final return rests on a single return of training, as runs have so few"
 _TIMES = ("seconds_per_iteration", "collection_seconds", "learning_seconds")
 _MOST_NAMED = 8
 # What fewer seeds than these do not allow.
@@ -138,14 +141,57 @@ def provisional(found: Sequence[Group]) -> list[str]:
 
 
 def single_values(found: Sequence[Group]) -> list[str]:
-    """Return a line that names the groups with final returns of one evaluation, unless that was chosen."""
-    labels = [group.label for group in found if rests_on_one_value(group)]
-    return [f"{SINGLE}: {listed(labels, _MOST_NAMED)}"] if labels else []
+    """Return lines that name the groups with final returns of one value, unless that was chosen."""
+    about: dict[str, list[str]] = {}
+    for group in found:
+        if limit := single_value(group):
+            about.setdefault(limit, []).append(group.label)
+    return [f"{limit}: {listed(labels, _MOST_NAMED)}" for limit, labels in about.items()]
 
 
-def rests_on_one_value(members: Members) -> bool:
-    """Return whether a final return of these runs is one evaluation, unless that was chosen."""
-    return any(row.get(FINAL_VALUES) == 1 and row[FINAL_MEASURE] != LAST for row in members.counted()[0])
+def single_value(members: Members) -> str:
+    """Return the limit if a final return of these runs is one value, empty if none is or that was chosen."""
+    single = [
+        row["return_metric"] or ""
+        for row in members.counted()[0]
+        if row.get(FINAL_VALUES) == 1 and row[FINAL_MEASURE] != LAST
+    ]
+    if not single:
+        return ""
+    return SINGLE if any(map(is_evaluation, single)) else SINGLE_IN_TRAINING
+
+
+def returns_lacking(collected: Collected, found: Sequence[Group]) -> list[str]:
+    """Return a line for each trainer with finished runs without a return, and one for runs that diverged."""
+    lacking: dict[str | None, list[tuple[str, str]]] = {}
+    diverged: dict[str, list[str]] = {}
+    for group in found:
+        rows = group.counted()[0]
+        for row in rows:
+            if row["return_metric"] is None:
+                lacking.setdefault(row["trainer"], []).append((row["sweep"], row["run_id"]))
+        for metric in {row["return_metric"]: 0 for row in rows if _diverged(row)}:
+            number = sum(_diverged(row) and row["return_metric"] == metric for row in rows)
+            diverged.setdefault(metric, []).append(f"{number} of {group.label}")
+    return [
+        *(without_return(len(runs), trainer, _logged(collected, runs)) for trainer, runs in lacking.items()),
+        *(
+            f"the last value of {metric} is not finite, so these runs diverged: {listed(who, _MOST_NAMED)}"
+            for metric, who in diverged.items()
+        ),
+    ]
+
+
+def _diverged(row: Mapping[str, Any]) -> bool:
+    return row["return_metric"] is not None and not finite(row["final_return"])
+
+
+def _logged(collected: Collected, runs: Sequence[tuple[str, str]]) -> list[str]:
+    import polars as pl
+
+    own = pl.DataFrame(runs, schema={"sweep": pl.String, "run_id": pl.String}, orient="row")
+    logged = collected.metrics.join(own, on=["sweep", "run_id"], how="semi")
+    return list(logged["name"].unique())
 
 
 def unranked(finals: Sequence[Final]) -> list[str]:

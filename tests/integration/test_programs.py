@@ -128,6 +128,14 @@ def test_a_grown_grid_makes_nothing_stale(project: Project) -> None:
     assert project.states() == {0: "done", 1: "done"}
 
 
+def test_the_end_of_a_sweep_names_the_metrics_of_a_program_without_a_return(tmp_path: Path) -> None:
+    project = Project(tmp_path / "project", git=False)
+    project.write("train.py", TRAIN.replace('"return"', '"reward"'))
+    said = project.sweep()
+    assert "1 finished run logged no return: expected the metric eval/return, " in said
+    assert "found reward\n" in said
+
+
 def test_the_grid_says_what_counts_also_of_runs_that_are_done(repository: Project) -> None:
     """Narrowed afterwards, a file that decides nothing makes them stale no more."""
     repository.write("plots.py", "")

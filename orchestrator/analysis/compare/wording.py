@@ -17,7 +17,7 @@ from orchestrator.analysis.compare.model import (
 from orchestrator.analysis.compare.pairing import PER_CORE, PER_DOLLAR, PER_THREAD
 from orchestrator.analysis.ratios import Ratio
 from orchestrator.analysis.significance import FEW_SEEDS, LEVEL, chance_of_wins, holm, least_chance, wins
-from orchestrator.analysis.summary import SINGLE, is_provisional, rests_on_one_value
+from orchestrator.analysis.summary import is_provisional, single_value
 from orchestrator.core.formatting import count, duration, listed
 from orchestrator.planning.throughput.measure import END_TO_END, PROVISIONAL, TRAINING
 
@@ -259,8 +259,8 @@ def _row_notes(found: KeyComparison) -> dict[str, list[str]]:
                 told.setdefault(cell.note, []).append(named)
             if is_provisional(cell.members.counted()[0]):
                 told.setdefault(PROVISIONAL, []).append(named)
-            if rests_on_one_value(cell.members):
-                told.setdefault(SINGLE, []).append(named)
+            if limit := single_value(cell.members):
+                told.setdefault(limit, []).append(named)
         if len(one.cells) == 1:
             only = f"only {found.named(one.cells[0].value)}, nothing to compare it with"
             told.setdefault(only, []).append(one.label)

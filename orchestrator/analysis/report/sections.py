@@ -51,7 +51,7 @@ from orchestrator.analysis.report.training_figures import (
 )
 from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS
 from orchestrator.analysis.stats import Curve, loss_metrics, several_curves
-from orchestrator.analysis.summary import unranked, warnings
+from orchestrator.analysis.summary import returns_lacking, unranked, warnings
 from orchestrator.analysis.variant_ranking import overall_profiles, task_profiles
 from orchestrator.analysis.verdict.evidence import evidence
 from orchestrator.analysis.verdict.fairness import red_flags
@@ -125,7 +125,8 @@ def _audit(data: ReportData) -> Section | None:
 
 
 def _warnings(data: ReportData) -> Section | None:
-    found = [("", text) for text in (*warnings(data.finals), *data.collected.warnings)]
+    lacking = returns_lacking(data.collected, data.groups)
+    found = [("", text) for text in (*lacking, *warnings(data.finals), *data.collected.warnings)]
     found += [("damaged:", text) for text in data.collected.problems]
     if not found:
         return None
@@ -187,7 +188,9 @@ _GROUPS = (
 def _learning(data: ReportData) -> Section:
     many = len(data.groups) > _MOST_DRAWN
     found = pictures(data, "learning")
-    drawn = _drawn("learning", "Learning", found, "No run has recorded a return yet.", many=many)
+    recorded = any(row["return_metric"] is not None for row in data.rows)
+    nothing = "No run has recorded a finite return." if recorded else "No run has recorded a return yet."
+    drawn = _drawn("learning", "Learning", found, nothing, many=many)
     if not found:
         return drawn
     lines = charted(data.curves)
@@ -285,7 +288,7 @@ _PAIRS = (
 
 
 def _thresholds(data: ReportData) -> Section | None:
-    return threshold_section(data.times, chosen=data.collected.threshold is not None)
+    return threshold_section(data.times, data.finals, data.collected.threshold)
 
 
 def _baselines(data: ReportData) -> Section | None:

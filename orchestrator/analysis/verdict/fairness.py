@@ -19,7 +19,7 @@ from orchestrator.analysis.comparability import (
     similar_lengths,
     span,
 )
-from orchestrator.analysis.speed_drift import drift_of
+from orchestrator.analysis.speed_drift import FEWEST_RUNS, drift_of
 from orchestrator.analysis.stats import Final, Group, middle
 from orchestrator.analysis.summary import machine
 from orchestrator.analysis.tables import INTERVAL
@@ -43,15 +43,20 @@ HARDWARE, THREADS, DRIFT = SPEED = "hardware", "threads", "speed over time"
 
 @dataclass(frozen=True)
 class Check:
-    """One condition. ``flags``: a sentence for each task in which it differs; none where it is equal."""
+    """One condition. ``flags``: a sentence for each task in which it differs; none where it is equal.
+
+    ``compared``: it is known of two variants of a task, or, of speed over time, of enough runs.
+    """
 
     name: str
     flags: tuple[str, ...]
+    compared: bool = True
 
 
 def audit(groups: Sequence[Group], finals: Sequence[Final]) -> list[Check]:
     """Check that the runs of each task had the same conditions; those that differ first."""
     found: dict[str, list[str]] = {name: [] for name in (*_OF_RETURNS, SPACING, HARDWARE, THREADS, DRIFT)}
+    compared = {DRIFT} if sum(len(group.counted()[0]) for group in groups) >= FEWEST_RUNS else set()
     for task in dict.fromkeys(group.task for group in groups):
         of = f"{task}: " if task else ""
         own = [final for final in finals if final.group.task == task and final.estimate is not None]
@@ -61,16 +66,22 @@ def audit(groups: Sequence[Group], finals: Sequence[Final]) -> list[Check]:
             name = next(name for name, starts in _OF_RETURNS.items() if sentence.startswith(starts))
             found[name].append(of + sentence)
         found["code"] += [of + sentence for sentence in mixed_code(terms)]
+        if len(own) > 1:
+            compared |= {*_OF_RETURNS}
+        if sum(_interval(final) is not None for final in own) > 1:
+            compared.add(SPACING)
         found[SPACING] += [of + text for text in _spacing(own, labels)]
         trained = [group for group in groups if group.task == task]
+        if sum(bool(group.counted()[0]) for group in trained) > 1:
+            compared |= {HARDWARE, THREADS}
         for part in _parts(trained, _SELECTS_HARDWARE):
             found[HARDWARE] += [of + text for text in _unequal(part, machine)]
         for part in _parts(trained, _SELECTS_THREADS):
             found[THREADS] += [of + text for text in _unequal(part, lambda row: row["threads"])]
     if (drift := drift_of(groups)) is not None:
         found[DRIFT].append(str(drift))
-    checks = [Check(name, tuple(flags)) for name, flags in found.items()]
-    return sorted(checks, key=lambda check: not check.flags)
+    checks = [Check(name, tuple(flags), name in compared or bool(flags)) for name, flags in found.items()]
+    return sorted(checks, key=lambda check: (not check.flags, not check.compared))
 
 
 def red_flags(checks: Iterable[Check]) -> list[str]:
@@ -83,7 +94,7 @@ def _spacing(finals: Sequence[Final], labels: Sequence[str]) -> Iterator[str]:
     known = [
         (label, interval)
         for final, label in zip(finals, labels, strict=True)
-        if (interval := middle([one for row in final.group.counted()[0] if (one := row.get(INTERVAL))]))
+        if (interval := _interval(final)) is not None
     ]
     lengths = similar_lengths(interval for _, interval in known)
     if len(lengths) > 1:
@@ -92,6 +103,11 @@ def _spacing(finals: Sequence[Final], labels: Sequence[str]) -> Iterator[str]:
             for own in lengths
         ]
         yield f"evaluated at different intervals: {'; '.join(parts)}"
+
+
+def _interval(final: Final) -> float | None:
+    """Return the usual number of frames between evaluations of a group, ``None`` where unknown."""
+    return middle([one for row in final.group.counted()[0] if (one := row.get(INTERVAL))])
 
 
 def _parts(groups: Sequence[Group], selects: re.Pattern[str]) -> Iterable[list[Group]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
@@ -63,12 +63,21 @@ class FinalMeasure:
         """What :meth:`parse` reads."""
         return f"{self.kind}:{self.count}" if self.kind == _MEAN else self.kind
 
-    def __str__(self) -> str:
+    def describe(self, metrics: Iterable[str]) -> str:
+        """Describe the measure of runs with returns of these metrics."""
+        kinds = {is_evaluation(metric) for metric in metrics} or {True}
+        one = "evaluation" if True in kinds else "training return"
+        text = f"the mean of the last {self.count} {one}s, or of the last third if these are fewer"
         if self.kind == LAST:
-            return "the last evaluation"
-        if self.kind == _AREA:
-            return "the area under the curve of evaluations over frames, divided by the frames"
-        return f"the mean of the last {self.count} evaluations, or of the last third if these are fewer"
+            text = f"the last {one}"
+        elif self.kind == _AREA:
+            text = f"the area under the curve of {one}s over frames, divided by the frames"
+        if True not in kinds:
+            return f"{text}; no run was evaluated in training"
+        return text + "; of runs without evaluations, the same of training returns" * (False in kinds)
+
+    def __str__(self) -> str:
+        return self.describe(())
 
     def of(self, frames: Sequence[float], values: Sequence[float]) -> float:
         """Return the measure of one run's finite values in order."""
@@ -131,7 +140,8 @@ def measured_by(collected: Collected, measure: FinalMeasure) -> Collected:
                 for before, one in zip(runs[column], _scores(collected, pl.lit(metric), measure), strict=True)
             ]
             runs = runs.with_columns(pl.Series(column, values, dtype=pl.Float64))
-    return replace(collected, runs=_in_order(runs), final=str(measure))
+    metrics = runs.filter(pl.col("in_grid"))["return_metric"].drop_nulls().unique().to_list()
+    return replace(collected, runs=_in_order(runs), final=measure.describe(metrics))
 
 
 def _in_order(runs: pl.DataFrame) -> pl.DataFrame:

@@ -69,6 +69,7 @@ def collect(
         from orchestrator.analysis.stats import final_returns, groups
         from orchestrator.analysis.summary import (
             provisional,
+            returns_lacking,
             single_values,
             summary_json,
             summary_table,
@@ -94,7 +95,12 @@ def collect(
             compared_groups = groups(collected)
             finals = final_returns(compared_groups, intervals=False)
             found_answers = answers(finals)
-            limits = [*unranked(finals), *single_values(compared_groups), *collected.warnings]
+            limits = [
+                *unranked(finals),
+                *returns_lacking(collected, compared_groups),
+                *single_values(compared_groups),
+                *collected.warnings,
+            ]
             limits += [f"* {line}" for line in provisional(compared_groups)]
             limits += filter(None, [no_overall(finals)])
             checks = audit(compared_groups, finals)

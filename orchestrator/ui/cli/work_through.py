@@ -89,6 +89,7 @@ def _leave(flow: Flow) -> None:
 def _conclude(flow: Flow, started: Started, seen: Survey) -> None:
     from orchestrator.control.follow import out_of_budget
     from orchestrator.core.types import RunState
+    from orchestrator.planning.without_return import of_survey
     from orchestrator.ui.cli import sweep_table
 
     name, up = flow.sweep_dir.name, flow.costs()
@@ -107,6 +108,8 @@ def _conclude(flow: Flow, started: Started, seen: Survey) -> None:
     for run_id, problem in started.problems.items():
         typer.echo(f"{run_id}: {problem}", err=True)
     counts = seen.counts()
+    if lacking := of_survey(flow.sweep_dir, seen.statuses):
+        print_warnings([lacking])
     if seen.left:
         why = f" ({said})" if (said := flow.why_left(seen)) else ""
         more = " and a larger --budget" if out_of_budget(flow.sweep_dir, seen) else ""

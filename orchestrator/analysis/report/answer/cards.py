@@ -100,8 +100,9 @@ def answer_section(
             Text(_MISSING, note=True),
         ]
     blocks += [Text(_capital(one), note=True) for one in single_values(groups)]
-    note = f"Final return of a run: {measure}. {_HOW_TO_READ}"
-    return Section("answer", "The answer", (*blocks, Text(note, note=True)))
+    if found:
+        blocks.append(Text(f"Final return of a run: {measure}. {_HOW_TO_READ}", note=True))
+    return Section("answer", "The answer", tuple(blocks))
 
 
 _HOW_TO_READ = (
@@ -216,8 +217,12 @@ def _without_answer(groups: Sequence[Group], found: Sequence[Answer]) -> Iterato
     answered = {task for answer in found for task in answer.tasks}
     for task in dict.fromkeys(group.task for group in groups):
         if task not in answered:
-            failed = tuple(failures([group for group in groups if group.task == task]))
-            yield Card(task or "All runs", (), "No final return yet", "", (), ("", ""), (), failed)
+            own = [group for group in groups if group.task == task]
+            metrics = [row["return_metric"] for group in own for row in group.counted()[0]]
+            why = "No final return yet" if not metrics else "No finite final return"
+            if metrics and not any(metrics):
+                why = "No finished run logged a return"
+            yield Card(task or "All runs", (), why, "", (), ("", ""), (), tuple(failures(own)))
 
 
 def _notes(answer: Answer) -> tuple[str, ...]:

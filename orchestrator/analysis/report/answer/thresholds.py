@@ -20,10 +20,12 @@ from orchestrator.analysis.report.blocks import (
     time_column,
 )
 from orchestrator.analysis.report.plotting import compact
+from orchestrator.analysis.stats import Final
 from orchestrator.analysis.variant_ranking import names
 from orchestrator.analysis.verdict.thresholds import USUAL_PART, TimeToThreshold
-from orchestrator.core.formatting import dollars, duration
+from orchestrator.core.formatting import dollars, duration, listed
 
+_TITLE = "Time to a threshold"
 _NOTE = (
     "When a run had its first single evaluation at or above the threshold, a lucky one included, so the "
     "return may fall below it again: medians over finished runs, with 95 % intervals by bootstrap from four "
@@ -33,18 +35,40 @@ _NOTE = (
 )
 
 
-def threshold_section(found: Sequence[TimeToThreshold], *, chosen: bool) -> Section | None:
-    """Return the section; ``None`` without times. ``chosen``: the threshold was given."""
-    if not found:
+_WHY_EVALUATIONS = (
+    "Times are those of evaluations in training: a return of training is of few episodes, with exploration, "
+    "so a lucky one would count. Trainers evaluate by evaluation_interval, a program logs eval/return."
+)
+_MOST_NAMED = 8
+
+
+def threshold_section(
+    found: Sequence[TimeToThreshold], finals: Sequence[Final], chosen: float | None
+) -> Section | None:
+    """Return the section; ``None`` without times, unless the threshold was ``chosen``.
+
+    It names the groups of ``finals`` that are left out, as they have returns but no evaluations.
+    """
+    timed = {id(one.group) for one in found}
+    without = [final.group.label for final in finals if final.values and id(final.group) not in timed]
+    if not found and chosen is None:
         return None
+    if not found:
+        reason = f"no finished run was evaluated in training. {_WHY_EVALUATIONS}"
+        told = reason if without else "no finished run has a finite return."
+        text = Text(f"No time to a return of {shown(chosen or 0.0)} is known: {told}")
+        return Section("thresholds", _TITLE, (text,))
     why = (
         "The threshold is the one of --threshold."
-        if chosen
+        if chosen is not None
         else f"The threshold of a task is {USUAL_PART:.0%} of the way from the median first return to the "
         "highest final one of its groups; --threshold sets another."
     )
     blocks: tuple[Block, ...] = (_table(found), Text(f"{_NOTE} {why}", note=True))
-    return Section("thresholds", "Time to a threshold", blocks)
+    if without:
+        left_out = f"Left out, without evaluations in training: {listed(without, _MOST_NAMED)}."
+        blocks = (*blocks, Text(f"{left_out} {_WHY_EVALUATIONS}", note=True))
+    return Section("thresholds", _TITLE, blocks)
 
 
 def _table(found: Sequence[TimeToThreshold]) -> Table:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
+
 from orchestrator.analysis.report.answer.cards import answer_section
 from orchestrator.analysis.report.blocks import Html
 from orchestrator.analysis.report.data import report_data
-from tests.simulated import simulated
+from orchestrator.analysis.tables import RunReading
+from orchestrator.core.types import RunState
+from orchestrator.rundir import IndexRow, Row
+from tests.simulated import of_readings, simulated
 
 
 def test_a_card_has_the_median_dollars_of_a_run() -> None:
@@ -15,3 +22,24 @@ def test_a_card_has_the_median_dollars_of_a_run() -> None:
     assert found is not None
     [card] = [block.markup for block in found.blocks if isinstance(block, Html)]
     assert "3 seeds · 1,000 frames/s · $12.00 a run" in card
+
+
+@pytest.mark.parametrize(
+    ("state", "metric", "verdict"),
+    [
+        (RunState.FAILED, "return", "No final return yet"),
+        (RunState.DONE, "return", "No finite final return"),
+        (RunState.DONE, "loss", "No finished run logged a return"),
+    ],
+)
+def test_a_page_without_a_return_says_why_and_explains_no_ranking(
+    state: RunState, metric: str, verdict: str
+) -> None:
+    index = IndexRow("0" * 16, True, {"algorithm": "a", "seed": 0})
+    reading = RunReading("s", index, state, "", {}, [Row(0, 6000, 6.0, {metric: math.nan})])
+    data = report_data((), of_readings([reading], "command"))
+    found = answer_section(data.groups, data.finals, data.answers, {}, "the last", ())
+    assert found is not None
+    [card] = found.blocks
+    assert isinstance(card, Html)
+    assert f'<p class="verdict">{verdict}.</p>' in card.markup

@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 from benchmarks.synthetic import COLLECTION, EPOCH, EVAL, create_sweep, finish, matrix_runs, training_rows
 from orchestrator.analysis.collect import Collected, collect
+from orchestrator.analysis.report.answer import audit_section
+from orchestrator.analysis.report.blocks import Text
 from orchestrator.analysis.stats import final_returns, groups
 from orchestrator.analysis.verdict.fairness import audit, red_flags
 from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
@@ -47,6 +49,31 @@ def flags(collected: Collected) -> list[str]:
 
 def test_equal_runs_have_no_red_flag(results: Path) -> None:
     assert flags(collect([sweep_of(results, {})])) == []
+
+
+def test_what_is_known_of_one_variant_alone_is_not_compared(results: Path) -> None:
+    """Of a sweep without finished runs nothing is."""
+    runs = matrix_runs({"task": ["t"], "algorithm": ["mappo", "iql"], "seed": range(2)})
+    sweep = create_sweep(results, "speed", runs)
+
+    def compared() -> list[str]:
+        collected = measured_by(collect([sweep]), FinalMeasure.parse("last"))
+        found = groups(collected)
+        return sorted(one.name for one in audit(found, final_returns(found, intervals=False)) if one.compared)
+
+    assert compared() == []
+    page = audit_section(audit(groups(collect([sweep])), []))
+    assert page.blocks == (
+        Text("There is nothing to compare yet: no task has two variants with finished runs."),
+    )
+    for run in runs[:2]:
+        finish(sweep.run(run.run_id), run, training_rows(run, 20))
+    assert compared() == []
+    finish(sweep.run(runs[2].run_id), runs[2], [Row(0, 6000, 1.0, {"loss": 1.0})], final_return=None)
+    assert compared() == ["hardware", "threads"]
+    finish(sweep.run(runs[3].run_id), runs[3], training_rows(runs[3], 20))
+    every = ["code", "evaluation episodes", "evaluation interval", "frames", "hardware"]
+    assert compared() == [*every, "return metric", "threads"]
 
 
 @pytest.mark.parametrize("name", DIFFERENT)

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 from benchmarks.synthetic import COLLECTION, EVAL, create_sweep, finish, matrix_runs
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.summary import SINGLE
+from orchestrator.analysis.stats import groups
+from orchestrator.analysis.summary import SINGLE, SINGLE_IN_TRAINING, single_values
 from orchestrator.analysis.tables import RunReading
 from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
 from orchestrator.api import Launched
@@ -148,6 +149,35 @@ def test_commands_take_and_name_the_measure(results: Path) -> None:
         "Final return of a run: the mean of the last 5 evaluations"
         in (sweep.report / "index.html").read_text()
     )
+
+
+def test_returns_of_training_are_not_called_evaluations() -> None:
+    def said(*metrics: str, measure: str = "mean:5") -> str:
+        readings = [
+            RunReading(
+                "s",
+                IndexRow(f"{seed:016x}", True, {"seed": seed}),
+                RunState.DONE,
+                "",
+                {"final_return": 1.0},
+                [Row(0, FRAMES, 1.0, {metric: 1.0})],
+            )
+            for seed, metric in enumerate(metrics)
+        ]
+        return measured_by(of_readings(readings), FinalMeasure.parse(measure)).final
+
+    assert said(EVAL, EVAL) == "the mean of the last 5 evaluations, or of the last third if these are fewer"
+    for measure in ("mean:5", "last", "area"):
+        told = said(COLLECTION, measure=measure)
+        assert "training return" in told
+        assert "evaluations" not in told
+        assert told.endswith("; no run was evaluated in training")
+    assert said(EVAL, COLLECTION).endswith("; of runs without evaluations, the same of training returns")
+
+
+def test_a_final_return_of_one_training_return_is_not_called_an_evaluation() -> None:
+    found = groups(measured_by(trained([1.0, 2.0], metric=COLLECTION), FinalMeasure.parse("mean:5")))
+    assert single_values(found) == [f"{SINGLE_IN_TRAINING}: mappo"]
 
 
 def test_the_tables_say_what_the_final_return_is_and_keep_the_last_one() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.synthetic import EVAL, create_sweep, finish, matrix_runs
+from benchmarks.synthetic import COLLECTION, EVAL, create_sweep, finish, matrix_runs
 from orchestrator.analysis.collect import collect
 from orchestrator.analysis.report.cost_figures import cost_section
 from orchestrator.analysis.report.plotting import LIGHT
@@ -71,6 +71,28 @@ def test_the_page_shows_what_is_censored_as_censored(results: Path) -> None:
     assert "90% of the way" in page
     assert CliRunner().invoke(app, [*command, "--threshold", "3"]).exit_code == 0
     assert "The threshold is the one of --threshold." in (sweep.report / "index.html").read_text()
+
+
+def test_a_threshold_for_runs_without_evaluations_has_an_explanation(results: Path) -> None:
+    runs = matrix_runs({"algorithm": ["mappo", "iql"], "seed": range(2)})
+
+    def page(name: str, metrics: dict[str, str], *options: str) -> str:
+        sweep = create_sweep(results, name, runs)
+        for run in runs:
+            metric = metrics[str(run.overrides["algorithm"])]
+            rows = [Row(at, 1000 * at, 60.0 * at, {metric: float(at)}) for at in range(1, 4)]
+            finish(sweep.run(run.run_id), run, rows)
+        result = CliRunner().invoke(app, ["report", name, "--results", str(results), *options])
+        assert result.exit_code == 0, result.output
+        return (sweep.report / "index.html").read_text()
+
+    without = {"mappo": COLLECTION, "iql": COLLECTION}
+    assert "Time to a threshold" not in page("usual", without)
+    told = page("chosen", without, "--threshold", "2")
+    assert "No time to a return of 2 is known: no finished run was evaluated in training." in told
+    assert "a program logs eval/return." in told
+    told = page("mixed", {"mappo": EVAL, "iql": COLLECTION})
+    assert "Left out, without evaluations in training: iql." in told
 
 
 def fronts(sweep: SweepDir, dollars_per_hour: dict[str, float] | None = None) -> list[CostClass]:

@@ -1,0 +1,65 @@
+"""Finished runs without a return: the metric that is expected, and what was found instead."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from benchmarks.synthetic import create_sweep, finish, matrix_runs
+from orchestrator.config.trainers import COMMAND
+from orchestrator.core.types import RunState
+from orchestrator.planning.without_return import of_survey
+from orchestrator.rundir import Row, SweepDir
+from orchestrator.status.survey import RunStatus
+from orchestrator.ui.cli import app
+
+EXPECTED = "expected the metric eval/return, eval/reward/episode_reward_mean or return"
+
+
+def logged(results: Path, *metrics: dict[str, float]) -> SweepDir:
+    """Finished runs of a program with these metrics in their only line."""
+    runs = [COMMAND.identify({"command": ["true"]}, seed, 1) for seed in range(len(metrics))]
+    sweep = create_sweep(results, "mine", runs)
+    for run, own in zip(runs, metrics, strict=True):
+        finish(sweep.run(run.run_id), run, [Row(1, 1000, 1.0, own)], final_return=own.get("return"))
+    return sweep
+
+
+def statuses(sweep: SweepDir) -> dict[str, RunStatus]:
+    return {run_id: RunStatus(run_id, RunState.DONE) for run_id in sweep.run_ids()}
+
+
+def test_the_end_of_a_sweep_names_the_metrics_that_were_found(results: Path) -> None:
+    sweep = logged(results, *[{"reward": 1.0, "timers/collection_time": 1.0}] * 2)
+    assert of_survey(sweep, statuses(sweep)) == f"2 finished runs logged no return: {EXPECTED}, found reward"
+
+
+def test_a_return_that_is_not_finite_is_one(results: Path) -> None:
+    sweep = logged(results, {"return": float("nan")})
+    assert of_survey(sweep, statuses(sweep)) == ""
+
+
+def test_runs_elsewhere_are_left_alone(results: Path) -> None:
+    sweep = create_sweep(results, "mine", matrix_runs({"algorithm": ["mappo"], "seed": [0]}))
+    assert of_survey(sweep, statuses(sweep)) == ""
+
+
+def test_collect_and_the_page_name_them_too(results: Path) -> None:
+    sweep = logged(results, {"loss": 1.0}, {}, {"return": 2.0}, {"return": float("inf")})
+
+    def run(*command: str) -> str:
+        result = CliRunner().invoke(app, [*command, "mine", "--results", str(results)])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    lacking = f"2 finished runs logged no return: {EXPECTED}, found loss"
+    diverged = "the last value of return is not finite, so these runs diverged: 1 of mine"
+    notes = json.loads(run("collect", "--json"))["notes"]
+    assert lacking in notes
+    assert diverged in notes
+    run("report")
+    page = (sweep.report / "index.html").read_text()
+    assert lacking in page
+    assert diverged in page
