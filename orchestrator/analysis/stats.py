@@ -423,6 +423,11 @@ def finite(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
 
 
+def diverged(row: _Point) -> bool:
+    """Return whether a finished run recorded a return, but no finite one in the end."""
+    return row["return_metric"] is not None and not finite(row["final_return"])
+
+
 def known(rows: Iterable[_Point], column: str) -> tuple[float, ...]:
     """Return the finite values of a column."""
     return tuple(row[column] for row in rows if finite(row[column]))

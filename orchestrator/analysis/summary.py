@@ -11,7 +11,7 @@ from orchestrator.analysis.comparability import UNRANKED, ReturnTerms, differenc
 from orchestrator.analysis.generalization import Generalization, generalizations
 from orchestrator.analysis.return_metrics import is_evaluation
 from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS
-from orchestrator.analysis.stats import Final, Group, Members, final_returns, finite, groups, known, middle
+from orchestrator.analysis.stats import Final, Group, Members, diverged, final_returns, groups, known, middle
 from orchestrator.analysis.tables import FINAL_MEASURE, FINAL_VALUES, GAP, LAST, TRAINING_LEVELS
 from orchestrator.core.formatting import count, listed
 from orchestrator.planning.throughput.measure import END_TO_END, PROVISIONAL, TRAINING
@@ -164,26 +164,22 @@ def single_value(members: Members) -> str:
 def returns_lacking(collected: Collected, found: Sequence[Group]) -> list[str]:
     """Return a line for each trainer with finished runs without a return, and one for runs that diverged."""
     lacking: dict[str | None, list[tuple[str, str]]] = {}
-    diverged: dict[str, list[str]] = {}
+    ended: dict[str, list[str]] = {}
     for group in found:
         rows = group.counted()[0]
         for row in rows:
             if row["return_metric"] is None:
                 lacking.setdefault(row["trainer"], []).append((row["sweep"], row["run_id"]))
-        for metric in {row["return_metric"]: 0 for row in rows if _diverged(row)}:
-            number = sum(_diverged(row) and row["return_metric"] == metric for row in rows)
-            diverged.setdefault(metric, []).append(f"{number} of {group.label}")
+        for metric in {row["return_metric"]: 0 for row in rows if diverged(row)}:
+            number = sum(diverged(row) and row["return_metric"] == metric for row in rows)
+            ended.setdefault(metric, []).append(f"{number} of {group.label}")
     return [
         *(without_return(len(runs), trainer, _logged(collected, runs)) for trainer, runs in lacking.items()),
         *(
             f"the last value of {metric} is not finite, so these runs diverged: {listed(who, _MOST_NAMED)}"
-            for metric, who in diverged.items()
+            for metric, who in ended.items()
         ),
     ]
-
-
-def _diverged(row: Mapping[str, Any]) -> bool:
-    return row["return_metric"] is not None and not finite(row["final_return"])
 
 
 def _logged(collected: Collected, runs: Sequence[tuple[str, str]]) -> list[str]:

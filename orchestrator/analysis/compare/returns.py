@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.analysis.stats import (
     Members,
     ReturnCurve,
     Series,
     SeriesByRun,
+    diverged,
     finite,
     on_common_frames,
 )
@@ -19,13 +20,16 @@ from orchestrator.config.trainers import returns_of
 if TYPE_CHECKING:
     from orchestrator.analysis.stats import Floats
 
+_Row = Mapping[str, Any]
+
 
 @dataclass(frozen=True, eq=False)
 class Returns:
-    """Returns of a group's ``n`` runs that have any.
+    """Returns of a group's ``n`` runs that have any and did not diverge.
 
     ``frames`` and ``seconds`` are the most that all counted runs of all compared groups with returns reach;
-    ``at_frames`` and ``at_time`` hold a value per run there. The curves are on common frames and times.
+    ``at_frames`` and ``at_time`` hold a value per run there. The curves are on common frames and times,
+    and have the finite values of runs that diverged as well.
     """
 
     n: int
@@ -41,10 +45,10 @@ def returns_between(groups: Sequence[Members], found: SeriesByRun) -> list[Retur
     """Return the returns of compared groups, of the metric that most of them have."""
     counted = [group.counted()[0] for group in groups]
     names = dict.fromkeys(name for rows in counted for row in rows for name in returns_of(row["trainer"]))
-    best: tuple[tuple[Series, ...], ...] = tuple(() for _ in groups)
+    best: Sequence[Sequence[tuple[_Row, Series]]] = [[] for _ in groups]
     for name in names:
-        keys = [[(row["sweep"], row["run_id"], name) for row in rows] for rows in counted]
-        series = tuple(tuple(found[key] for key in own if key in found) for own in keys)
+        keyed = [[(row, (row["sweep"], row["run_id"], name)) for row in rows] for rows in counted]
+        series = [[(row, found[key]) for row, key in own if key in found] for own in keyed]
         if sum(map(bool, series)) > sum(map(bool, best)):  # the metric that most of them have
             best = series
     rows = [row for own, some in zip(counted, best, strict=True) if some for row in own]
@@ -52,11 +56,17 @@ def returns_between(groups: Sequence[Members], found: SeriesByRun) -> list[Retur
     return [_returns(series, frames, seconds) for series in best]
 
 
-def _returns(series: Sequence[Series], frames: float | None, seconds: float | None) -> Returns:
-    by_frames = [(one.frames, one.values) for one in series]
-    by_time = [(one.seconds, one.values) for one in series]
-    values = _held(by_frames, frames), _held(by_time, seconds)
-    return Returns(len(series), frames, seconds, *values, _on_common(by_frames), _on_common(by_time))
+def _returns(series: Sequence[tuple[_Row, Series]], frames: float | None, seconds: float | None) -> Returns:
+    lasting = [one for row, one in series if not diverged(row)]
+    values = (
+        _held([(one.frames, one.values) for one in lasting], frames),
+        _held([(one.seconds, one.values) for one in lasting], seconds),
+    )
+    curves = (
+        _on_common([(one.frames, one.values) for _, one in series]),
+        _on_common([(one.seconds, one.values) for _, one in series]),
+    )
+    return Returns(len(lasting), frames, seconds, *values, *curves)
 
 
 def _least(rows: Sequence[Mapping[str, float | None]], column: str) -> float | None:

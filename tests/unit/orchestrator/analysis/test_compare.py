@@ -26,6 +26,7 @@ from orchestrator.analysis.collect import Collected, collect
 from orchestrator.analysis.compare import ComparedValue, KeyComparison, compare_by
 from orchestrator.analysis.compare.table import as_csv, as_json, columns, sections
 from orchestrator.analysis.compare.wording import notes, verdict
+from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run
 from orchestrator.rundir import Row, SweepDir
@@ -234,6 +235,20 @@ def test_a_run_that_has_no_return_yet_at_equal_time_is_left_out_and_told(results
     assert cell(found, "mappo", "1").at_time is None
     assert cell(found, "mappo", "2").at_time.value == 3.0  # type: ignore[union-attr]
     assert "1 of 1 without a return yet at equal time: mappo threads=1" in notes(found)
+
+
+def test_a_run_that_diverged_has_no_return_at_equal_frames_or_time(results: Path) -> None:
+    """Its last finite value would stand for it there otherwise."""
+    runs = matrix_runs({"algorithm": ["mappo"], "threads": [1, 2], "seed": range(2)})
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        last = math.nan if run.threads == 2 and run.seed == 0 else 3.0
+        train(sweep, run, 1000.0, [1.0, 9.0 if math.isnan(last) else 2.0, last])
+    found = compare_by(measured_by(collect([sweep]), FinalMeasure.parse("last")), "threads")
+    second = cell(found, "mappo", "2")
+    assert (second.at_frames.value, second.at_time.value) == (3.0, 3.0)  # type: ignore[union-attr]
+    assert "1 of 2 without a finite return: mappo threads=2" in notes(found)
+    assert not any("at equal time:" in note for note in notes(found))
 
 
 def test_one_seed_gives_figures_without_intervals(results: Path) -> None:
