@@ -50,7 +50,7 @@ def wins(mine: Floats, theirs: Floats) -> Floats:
 def chances_to_win(several: Sequence[Sequence[float]]) -> list[float]:
     """Return for each of two samples or more the mean chance that one of it exceeds one of another sample.
 
-    A tie counts half, and every other sample weighs the same. One sort, whatever the number of samples.
+    A tie counts half, and every other sample weighs the same. One sort for any number of samples.
     """
     import numpy as np
 

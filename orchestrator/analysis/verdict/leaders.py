@@ -34,7 +34,8 @@ class Answer:
     ``leaders`` cannot be told apart from the best, best first; ``behind`` can, by more than luck. ``more``:
     seeds that would tell the first two leaders apart, ``None`` where one leads. ``overall``: over all tasks.
     ``without``: variants without a return in some of the tasks, which are not compared. ``part``: the
-    number of this answer and of all answers of these tasks, whose variants are not ranked against each other.
+    number of this answer and of all answers of these tasks; variants of two answers are not ranked against
+    each other.
     """
 
     tasks: tuple[str, ...]

@@ -297,6 +297,16 @@ def test_what_was_collected_with_exploration_is_no_evaluation(results: Path) -> 
     assert notes == ("marl_eval.json: 4 finished runs were never evaluated in training, and left out",)
 
 
+def test_returns_of_training_of_ppo_are_no_evaluations(results: Path) -> None:
+    runs = matrix_runs({"task": ["gymnasium/CartPole-v1"], "seed": range(2)}, trainer="ppo")
+    sweep = create_sweep(results, "speed", runs)
+    for run in runs:
+        finish(sweep.run(run.run_id), run, [Row(0, 10, 1.0, {"episode/reward": 1.0})])
+    data, notes = written(sweep)
+    assert data == {}
+    assert notes == ("marl_eval.json: 2 finished runs were never evaluated in training, and left out",)
+
+
 def test_a_program_of_ones_own_has_its_return_read(results: Path) -> None:
     runs = matrix_runs({"argv": [["train"]], "lr": [0.1, 0.2], "seed": range(2)}, trainer="command")
     sweep = create_sweep(results, "mine", runs)
