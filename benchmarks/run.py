@@ -127,13 +127,19 @@ def finished_times(folder: Path) -> Iterator[Measured]:
 
 
 def report_times(folder: Path) -> Iterator[Measured]:
-    """Build the page of 10,000 runs in two shapes, and open it in Chromium if there is one."""
+    """Build the page of 10,000 runs in several shapes, and open it in Chromium if there is one."""
     from benchmarks.synthetic import finished_sweep
 
     few = {"task": ["t"], "algorithm": [f"a{number}" for number in range(5)]}
     shapes = {
         "100 groups × 100 seeds": {**few, "experiment.lr": list(range(1, 21)), "seed": list(range(100))},
         "1,000 groups × 10 seeds": {**few, "experiment.lr": list(range(1, 201)), "seed": list(range(10))},
+        "20 tasks × 100 variants × 5 seeds": {
+            **few,
+            "task": [f"t{number}" for number in range(20)],
+            "experiment.lr": list(range(1, 21)),
+            "seed": list(range(5)),
+        },
     }
     for number, (shape, matrix) in enumerate(shapes.items()):
         finished_sweep(folder / "results", f"r{number}", matrix, iterations=10)
