@@ -102,7 +102,7 @@ def _frames(row: RunRow) -> str:
 
 _SWEEP = _words("sweep", 12, lambda row: row.sweep, several=True)
 _RUN = _words("run", 8, lambda row: row.run_id[:8], style="dim")
-_LABEL = _words("", 0, lambda row: row.label)
+_LABEL = _words("", 0, lambda row: row.label, fitted=True)
 _TRY = _count("try", 3, lambda row: row.status.attempt, lambda row: str(row.status.attempt or ""), room=100)
 _SPEEDS = ListColumn(
     " speed",

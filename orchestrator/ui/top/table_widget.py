@@ -15,6 +15,8 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from orchestrator.ui.terminal.table import shortened
+from orchestrator.ui.top.label_fit import fitted
 from orchestrator.ui.top.views import Choice, ListColumn, View, key_of, sweep_of
 
 _GAP = " "
@@ -43,6 +45,7 @@ class ListTable(ScrollView, can_focus=True):
         self._rows: Sequence[Any] = ()
         self._cursor = 0
         self._several = False
+        self._fits: dict[tuple[str, int], tuple[str, dict[str, str]]] = {}
 
     @property
     def row(self) -> Any | None:
@@ -53,6 +56,7 @@ class ListTable(ScrollView, can_focus=True):
         """Replace the rows. The cursor stays on its row or, if that is gone, at its position."""
         before = key_of(self.row) if self.row is not None and view is self._view else None
         self._view, self._choice, self._rows, self._now = view, choice, rows, now
+        self._fits = {}
         self._several = any(sweep_of(row) != sweep_of(rows[0]) for row in rows)
         at = next((at for at, row in enumerate(rows) if key_of(row) == before), None)
         cursor = at if at is not None else self._cursor if before else 0
@@ -82,6 +86,8 @@ class ListTable(ScrollView, can_focus=True):
         segments = [Segment("›" if here else " ", _CURSOR if here else _PLAIN)]
         for column, wide in self.columns():
             text, style = column.draw(self._rows[at], self._now)
+            if column.fitted:
+                text = self._fitted(column, wide)[1][text]
             segments.append(
                 Segment(_fit(text, wide, column.right) + _GAP, _CURSOR if here else Style.parse(style))
             )
@@ -91,10 +97,22 @@ class ListTable(ScrollView, can_focus=True):
         chosen = None if self._choice.column is None else self._view.columns[self._choice.column]
         arrow = "▲" if self._choice.backwards else "▼"
         titles = [
-            _fit(column.title + (arrow if column is chosen else ""), wide, column.right)
+            _fit(self._title(column, wide) + (arrow if column is chosen else ""), wide, column.right)
             for column, wide in self.columns()
         ]
         return Strip([Segment(f" {_GAP.join(titles)}", Style(bold=True, underline=True))])
+
+    def _title(self, column: ListColumn, wide: int) -> str:
+        if not column.fitted:
+            return column.title
+        return column.title or shortened(self._fitted(column, wide)[0], wide - 1)
+
+    def _fitted(self, column: ListColumn, wide: int) -> tuple[str, dict[str, str]]:
+        """Return what the column's texts share, and each of them in its width."""
+        at = (column.title, wide)
+        if at not in self._fits:
+            self._fits[at] = fitted([column.draw(row, self._now)[0] for row in self._rows], wide)
+        return self._fits[at]
 
     def action_move(self, by: int) -> None:
         self._to(self._cursor + by)

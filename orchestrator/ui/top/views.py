@@ -17,7 +17,8 @@ class ListColumn:
     """A column. ``draw``: the text of a row's cell and its style. ``order``: the key to sort rows by.
 
     A ``width`` of 0 takes the room that other columns leave. ``room``: shown on screens of at least so many
-    columns. ``several``: shown where the rows are of several sweeps.
+    columns. ``several``: shown where the rows are of several sweeps. ``fitted``: texts that are too long are
+    cut so that rows stay different, and what all share is in the title.
     """
 
     title: str
@@ -27,6 +28,7 @@ class ListColumn:
     right: bool = False
     room: int = 0
     several: bool = False
+    fitted: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from rich.cells import cell_len
+
+from orchestrator.ui.top.label_fit import fitted
+
+LABELS = [
+    f"{algorithm} level=1 sd={sd} task=t/{task} seed={seed}"
+    for algorithm, sd, task, seed in product("ab", (0.1, 0.2), ("one", "two"), range(3))
+]
+
+
+def test_labels_that_fit_are_not_changed() -> None:
+    assert fitted(LABELS, 60) == ("", {label: label for label in LABELS})
+    assert fitted([], 5) == ("", {})
+
+
+@pytest.mark.parametrize("width", [12, 16, 24, 28])
+def test_labels_that_are_too_long_stay_different_and_share_the_title(width: int) -> None:
+    shared, texts = fitted(LABELS, width)
+    assert shared == "level=1"
+    assert len({*texts.values()}) == len(LABELS)
+    assert max(map(cell_len, texts.values())) <= width
+
+
+def test_the_names_of_keys_go_before_values_do() -> None:
+    assert fitted(LABELS, 16)[1][LABELS[0]] == "a 0.1 t/one 0"
+
+
+def test_names_of_keys_stay_where_values_alone_are_alike() -> None:
+    labels = ["long_key=1 seed=0", "other_key=1 seed=0"]
+    assert len({*fitted(labels, 8)[1].values()}) == 2
+
+
+def test_a_single_label_keeps_its_ends() -> None:
+    assert fitted(["a level=1 task=t/one seed=0"], 8)[1] == {"a level=1 task=t/one seed=0": "a 1 …e 0"}
