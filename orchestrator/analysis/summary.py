@@ -253,14 +253,14 @@ def summary_json(collected: Collected) -> list[dict[str, Any]]:
     return [
         {
             "group": final.group.label,
-            "point": dict(final.group.point),
+            "point": _typed(final.group, collected),
             "n": len(final.values),
             "states": dict(final.group.states),
             "final_return": final.estimate and final.estimate.value,
             **_level_numbers(levels.get(id(final.group))),
             "speeds": [
                 {
-                    "hardware": one.hardware,
+                    "hardware": _hardware_json(one),
                     TRAINING: middle(one.training_fps),
                     END_TO_END: middle(one.end_to_end_fps),
                     "provisional": one.provisional,
@@ -271,6 +271,17 @@ def summary_json(collected: Collected) -> list[dict[str, Any]]:
         }
         for final in final_returns(found, intervals=False)
     ]
+
+
+def _typed(group: Group, collected: Collected) -> dict[str, Any]:
+    """Return the group's keys with values as they are written in the grid."""
+    written = collected.points.get((group.rows[0]["sweep"], group.rows[0]["run_id"]), {})
+    return {key: written.get(key.removeprefix("grid."), value) for key, value in group.point.items()}
+
+
+def _hardware_json(one: SpeedSummary) -> dict[str, Any]:
+    row = next(row for row in one.group.counted()[0] if hardware(row) == one.hardware)
+    return {name: row[name] for name in ("gpu_model", "cpu_model", "threads")}
 
 
 def _level_numbers(one: Generalization | None) -> dict[str, float]:

@@ -198,7 +198,7 @@ def runs_table(
         {*columns, *own, "return_metric", *LEVEL_METRICS, *MEASURE_COLUMNS, "state", "reason"},
     )
     for key, name in keys.items():
-        columns[name] = _key_series([point.get(key) for point in points])
+        columns[name] = _key_series([point.get(key, _ABSENT) for point in points])
     columns["state"] = pl.Series([reading.state.value for reading in readings], dtype=pl.String)
     for name, dtype in own.items():
         values = [reading.facts.get(name) for reading in readings]
@@ -273,10 +273,21 @@ def _key_columns(keys: Iterable[str], taken: set[str]) -> dict[str, str]:
     return names
 
 
-def _key_series(values: Sequence[Any]) -> pl.Series:
-    """Store a key's values in the narrowest type that holds them all; mixed types become text."""
+# In the place of a key that a run does not have, as one that `for` sets for others.
+_ABSENT = object()
+
+
+def _key_series(given: Sequence[Any]) -> pl.Series:
+    """Store a key's values in the narrowest type that holds them all; mixed types become text.
+
+    Null as a value becomes text, too: an empty cell is a key that the run does not have.
+    """
     import polars as pl
 
+    values = [None if value is _ABSENT else value for value in given]
+    if any(value is None for value in given):
+        texts = (None if value is _ABSENT else "null" if value is None else _text(value) for value in given)
+        return pl.Series(list(texts), dtype=pl.String)
     kinds = {type(value) for value in values if value is not None}
     if kinds == {bool}:
         return pl.Series(values, dtype=pl.Boolean)

@@ -31,7 +31,7 @@ def varying_keys(points: Sequence[Point], without: Collection[str] = ()) -> list
         return keys
     together: dict[tuple[int, ...], dict[tuple[str, ...], list[str]]] = {}
     for key in keys:
-        values = tuple(value_text(point.get(key)) for point in points)
+        values = tuple(value_text(point[key]) if key in point else "" for point in points)
         order = {value: number for number, value in enumerate(dict.fromkeys(values))}
         if len(order) > 1:
             alike = together.setdefault(tuple(order[value] for value in values), {})

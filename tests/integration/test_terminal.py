@@ -131,6 +131,16 @@ def test_the_return_stays_at_40_columns(tmp_path: Path) -> None:
         assert any("state" in line or "speed-up" in line for line in heads), seen.text
 
 
+def test_a_key_named_like_a_column_can_be_told_apart() -> None:
+    columns = [
+        Column("state", [cell("on"), cell("off")], left=True, key=True),
+        Column("state", [cell("done"), cell("failed")], left=True),
+    ]
+    wide, narrow = (" ".join(line.plain for line in KeyTable(columns).lines(width)) for width in (40, 10))
+    assert wide.split()[:2] == ["grid.state", "state"]
+    assert "grid.state=on" in narrow
+
+
 def test_json_of_collect_has_numbers(tmp_path: Path) -> None:
     trained(tmp_path / "results", {"task": ["a"], "algorithm": ["mappo", "iql"], "seed": range(2)})
     (found,) = json.loads(

@@ -97,11 +97,16 @@ class _Layout(NamedTuple):
 class KeyTable:
     """A table with keys of the grid as columns; a column of figures without any is left out.
 
+    A key that is named like another column is shown as ``grid.KEY``, as in the files of tables.
     ``heads``: for each row what stands above it and its neighbours with the same, in parts.
     """
 
     def __init__(self, columns: Sequence[Column], heads: Sequence[Sequence[str]] = ()) -> None:
-        self._columns = [one for one in columns if one.key or one.left or any(map(len, one.cells))]
+        shown = [one for one in columns if one.key or one.left or any(map(len, one.cells))]
+        taken = {one.name.replace("\n", " ") for one in shown if not one.key}
+        self._columns = [
+            replace(one, name=f"grid.{one.name}") if one.key and one.name in taken else one for one in shown
+        ]
         self._heads = [tuple(parts) for parts in heads]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:

@@ -44,8 +44,9 @@ def table_of(points: list[dict[str, Any]]) -> tuple[pl.DataFrame, tuple[str, ...
         ([1, "cpu"], pl.String, ["1", "cpu"]),
         ([2**70, 1], pl.String, [str(2**70), "1"]),
         ([[64, 64], [32]], pl.String, ["[64, 64]", "[32]"]),
-        ([None, 3], pl.Int64, [None, 3]),
-        ([None, None], pl.String, [None, None]),
+        ([None, 3], pl.String, ["null", "3"]),
+        ([None, None], pl.String, ["null", "null"]),
+        ([None, True, [64, 64]], pl.String, ["null", "true", "[64, 64]"]),
     ],
 )
 def test_a_keys_values_get_one_type_that_holds_them_all(
@@ -55,6 +56,13 @@ def test_a_keys_values_get_one_type_that_holds_them_all(
     assert keys == ("key",)
     assert table.schema["key"] == dtype
     assert table["key"].to_list() == expected
+
+
+def test_a_key_that_a_run_does_not_have_is_not_null() -> None:
+    table, _ = table_of([{"key": None}, {}, {"key": 1}])
+    assert table["key"].to_list() == ["null", None, "1"]
+    table, _ = table_of([{"key": 2}, {}])
+    assert table["key"].to_list() == [2, None]
 
 
 def test_a_key_named_like_a_column_of_ours_steps_aside() -> None:

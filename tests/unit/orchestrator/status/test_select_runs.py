@@ -132,6 +132,10 @@ def test_a_key_that_benchmarl_has_twice_is_short_where_one_of_them_varies() -> N
     assert run_labels([{"on_policy_": 1}, {"on_policy_": 2}]) == ["on_policy_=1", "on_policy_=2"]
 
 
+def test_a_key_that_is_null_is_not_one_that_is_absent() -> None:
+    assert run_labels([{"flag": None, "seed": 0}, {"seed": 0}]) == ["flag=null", ""]
+
+
 def test_keys_that_advance_together_are_all_named() -> None:
     """Any of them may be the cause of a difference."""
     points = [
