@@ -36,6 +36,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from orchestrator.core.errors import DamagedFileError, FormatError, NotFoundError, OrchestrateError
@@ -113,8 +114,12 @@ class SweepDir:
         """Return an existing sweep's folder; otherwise :class:`NotFoundError` lists the sweeps."""
         if SWEEP_NAME.fullmatch(name) and (results / name / GRIDS).is_dir():
             return cls(results, name)
-        known = ", ".join(sweep.name for sweep in sweeps(results)) or "none yet"
-        raise NotFoundError(f"no sweep named {name!r} in {results}/ (found: {known})")
+        known = [sweep.name for sweep in sweeps(results)]
+        near = get_close_matches(name, known, 1)
+        raise NotFoundError(
+            f"no sweep named {name!r} in {results}/ (found: {', '.join(known) or 'none yet'})",
+            hint=f"did you mean {near[0]}?" if near else None,
+        )
 
     def create(self) -> None:
         """Create the sweep's folders."""

@@ -53,7 +53,7 @@ def find_key(rows: Sequence[Row], keys: Sequence[str], asked: str) -> str:
     if asked.lstrip("+~") == "seed":
         raise OrchestrateError(
             "seeds are not compared: their spread is the noise",
-            hint=f"compare by one of: {_named(varying)}",
+            hint=f"compare by one of: {_named(varying)}" if varying else "the runs differ in no other key",
         )
     return _resolve_key(asked, varying, keys)
 
@@ -67,7 +67,7 @@ def find_axis(rows: Sequence[Row], keys: Sequence[str], key: str) -> ComparedKey
         only = f"is {next(iter(typed))} in all runs" if typed else "is unknown for all runs"
         raise OrchestrateError(
             f"{key} {only}, so there is nothing to compare by it",
-            hint=f"keys with several values: {_named(varying)}",
+            hint=f"keys with several values: {_named(varying)}" if varying else None,
         )
     short = short_keys(list(dict.fromkeys((*varying, key))))[key]
     return ComparedKey(key, short, typed, changes_with(known, keys, key))
@@ -136,7 +136,7 @@ def _resolve_key(asked: str, varying: Sequence[str], keys: Sequence[str]) -> str
             )
     near = difflib.get_close_matches(name, [*bare, *(name for key in known for name in spellings(key))], 1)
     raise OrchestrateError(
-        f"--by {asked}: no run has that key; keys with several values: {_named(varying)}",
+        f"--by {asked}: no run has that key; keys with several values: {_named(varying) or 'none'}",
         hint=f"did you mean {near[0]}?" if near else None,
     )
 
@@ -151,7 +151,7 @@ def _varying(rows: Sequence[Row], keys: Sequence[str]) -> list[str]:
 
 def _named(varying: Sequence[str]) -> str:
     short = short_keys(varying)
-    return ", ".join(short[key] for key in varying) or "none"
+    return ", ".join(short[key] for key in varying)
 
 
 def _same_number(one: str, other: str) -> bool:

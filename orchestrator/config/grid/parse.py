@@ -69,9 +69,10 @@ SECTIONS: Mapping[str, str] = {
         "`base`; where two entries set a key, the later one counts. An entry for no run is an error."
     ),
     "exclude": (
-        "A list of mappings. Each takes away every point that agrees with all of its keys. It may "
-        "name keys of `matrix` and `zip`, and `target` with `compare: true`. An entry that takes "
-        "nothing away is an error: it is nearly always a mistake."
+        "A list of mappings. Each takes away every point that agrees with all of its keys, of which each has "
+        "one value or several, as in `{algorithm: iql, seed: [1, 2]}`; a list that is itself a value of the "
+        "key is that value. It may name keys of `matrix` and `zip`, and `target` with `compare: true`. An "
+        "entry that takes nothing away is an error: it is nearly always a mistake."
     ),
     "include": (
         "A list of mappings. Each adds one whole point: `base`, over it what `for` sets, and over that the "

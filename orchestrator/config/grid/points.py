@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
 
 from orchestrator.config.grid.model import MAX_POINTS, Axis, Point, bare_key, same_value, shown
 from orchestrator.config.grid.values import Keys, nearest_key, one_value
@@ -23,24 +25,52 @@ from orchestrator.core.types import Value
 def read_exclude(
     node: Node | None, base: Mapping[str, Value], axes: Sequence[Axis], source: YamlFile
 ) -> tuple[Point, ...]:
-    """Parse entries that remove matching points.
+    """Parse entries that remove matching points; a list that is no value of its key means any of its items.
 
     An entry without a match is an error; an inherited one is left out.
     """
     known = [key for axis in axes for key in axis.keys]
     points = []
     for entries in _list_of_points(node, "exclude", source):
-        if entries.at.file and not _can_match(entries, axes):
-            continue
         for entry in entries.entries:
-            if entry.key not in known:
+            if entry.key not in known and not entries.at.file:
                 raise _not_an_axis(entry, base, known, source)
-        point = Point(
-            {e.key: one_value(e.key, e.node, source, where="exclude") for e in entries.entries}, entries.at
-        )
-        _must_match(entries, point, axes, source)
-        points.append(point)
+        alternatives = _alternatives(entries, axes)
+        possible = [one for one in alternatives if _can_match(one, axes)]
+        if not entries.at.file:
+            if not alternatives:
+                raise source.error(entries.at, "exclude: found an empty list, so nothing is excluded")
+            for one in alternatives:
+                _must_match(one, _point(one, source), axes, source, together=not possible)
+        points += [_point(one, source) for one in possible]
     return tuple(points)
+
+
+def _point(entries: Entries, source: YamlFile) -> Point:
+    values = {one.key: one_value(one.key, one.node, source, where="exclude") for one in entries.entries}
+    return Point(values, entries.at)
+
+
+def _alternatives(entries: Entries, axes: Sequence[Axis]) -> list[Entries]:
+    """Return an entry once for each combination of the items of its lists."""
+    columns = {key: (axis, at) for axis in axes for at, key in enumerate(axis.keys)}
+
+    def nodes(entry: KeyNode) -> Sequence[Node]:
+        if not isinstance(entry.node, Items) or entry.key not in columns:
+            return (entry.node,)
+        axis, at = columns[entry.key]
+        whole = same_value(plain_value(entry.node))
+        return (
+            (entry.node,) if any(same_value(step[at]) == whole for step in axis.steps) else entry.node.items
+        )
+
+    return [
+        Entries(
+            tuple(replace(entry, node=one) for entry, one in zip(entries.entries, chosen, strict=True)),
+            entries.at,
+        )
+        for chosen in product(*map(nodes, entries.entries))
+    ]
 
 
 def read_include(node: Node | None, axes: Sequence[Axis], keys: Keys, source: YamlFile) -> tuple[Point, ...]:
@@ -138,7 +168,10 @@ def _can_match(entries: Entries, axes: Sequence[Axis]) -> bool:
     return point.values.keys() <= known and all(matching_steps(axis, point) for axis in axes)
 
 
-def _must_match(entries: Entries, point: Point, axes: Sequence[Axis], source: YamlFile) -> None:
+def _must_match(
+    entries: Entries, point: Point, axes: Sequence[Axis], source: YamlFile, *, together: bool
+) -> None:
+    """Raise for a value that no point has; ``together``: also for values that no point has at once."""
     for axis in axes:
         named = [entry for entry in entries.entries if entry.key in axis.keys]
         if matching_steps(axis, point):
@@ -155,8 +188,9 @@ def _must_match(entries: Entries, point: Point, axes: Sequence[Axis], source: Ya
                     f"expected one of: {', '.join(values[:10])}{', …' if len(values) > 10 else ''}",
                     f"did you mean {near}?" if near else None,
                 )
-        together = ", ".join(f"{entry.key}={shown(point.values[entry.key])}" for entry in named)
-        raise source.error(entries.at, f"exclude: zip never has {together} together, so nothing is excluded")
+        if together:
+            pairs = ", ".join(f"{entry.key}={shown(point.values[entry.key])}" for entry in named)
+            raise source.error(entries.at, f"exclude: zip never has {pairs} together, so nothing is excluded")
 
 
 def matching_steps(axis: Axis, point: Point) -> list[int]:

@@ -217,6 +217,30 @@ def test_hostile_sweep_names_are_refused(name: str) -> None:
     assert caught.value.line == 1
 
 
+def test_exclude_takes_lists_of_values() -> None:
+    text = "matrix: {algorithm: [x, y], seed: range(3)}\n"
+    left = sweep_of(text + "exclude: [{algorithm: x, seed: [1, 2]}]\n")
+    assert sorted((run.point["algorithm"], run.seed) for run in left.runs) == [
+        ("x", 0),
+        ("y", 0),
+        ("y", 1),
+        ("y", 2),
+    ]
+    with pytest.raises(GridError, match="seed is never 7"):
+        sweep_of(text + "exclude: [{algorithm: x, seed: [1, 7]}]\n")
+    with pytest.raises(GridError, match="an empty list"):
+        sweep_of(text + "exclude: [{seed: []}]\n")
+
+
+def test_a_list_that_is_a_value_is_one_in_exclude() -> None:
+    text = "base: {x: 1}\nmatrix: {layers: [[1, 2], 1, 2], seed: [0]}\n"
+    assert [run.point["layers"] for run in sweep_of(text + "exclude: [{layers: [1, 2]}]\n").runs] == [1, 2]
+    zipped = "base: {seed: 0}\nzip: {a: [1, 2, 3], b: [x, y, x]}\n"
+    assert [run.point["a"] for run in sweep_of(zipped + "exclude: [{a: [1, 2], b: x}]\n").runs] == [2, 3]
+    with pytest.raises(GridError, match="never has a=1, b=y together"):
+        sweep_of(zipped + "exclude: [{a: [1, 3], b: y}]\n")
+
+
 def test_exclude_takes_away_what_agrees_and_include_adds_one_point() -> None:
     sweep = sweep_of(
         "base: {frames: 10}\nmatrix: {algorithm: [mappo, iql], device: [cpu, cuda], seed: range(2)}\n"
