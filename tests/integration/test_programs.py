@@ -111,6 +111,8 @@ def test_runs_of_an_edited_program_are_not_mixed_with_those_before(project: Proj
     assert "2/3 done  1 stale" in said
     assert "trained by other code: net.py changed\n" in said
     assert project.states() == {0: "stale", 1: "done", 2: "done"}
+    told = "1 run is stale, trained by other code: net.py changed; to train anew: orchestrate retry mine"
+    assert told in project.run("status")
     table = project.table()
     assert table["code_id"].n_unique() == 2
     page = project.run("collect", "mine")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import textwrap
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,13 +38,16 @@ def doctor(
     from orchestrator.config.profiles import find_profile
     from orchestrator.ui.cli.sweep_table import console
     from orchestrator.ui.doctor import Verdict, diagnose
+    from orchestrator.ui.terminal.working import working
 
     profile = find_profile(on) if on is not None else None
     screen, findings = console(), []
-    for finding in diagnose(results, profile):
-        findings.append(finding)
-        if not as_json:
-            _print(finding, screen)
+    with working("checking this machine") as above:
+        show = above(partial(_print, screen=screen))
+        for finding in diagnose(results, profile):
+            findings.append(finding)
+            if not as_json:
+                show(finding)
     problems = sum(finding.verdict is Verdict.PROBLEM for finding in findings)
     if as_json:
         print_json({"findings": [finding.to_json() for finding in findings], "problems": problems})

@@ -107,6 +107,8 @@ def _print(found: list[SweepDir], detailed: bool) -> None:
             sweep_table.show(console, sweep_table.sweep_view(sweep_dir.name, seen, limit=_ROWS))
         else:
             sweep_table.show(console, sweep_table.sweep_line(sweep_dir.name, seen))
+            if stale := sweep_table.stale_line(sweep_dir.name, seen):
+                sweep_table.show(console, stale)
             for note in seen.remarks:
                 console.print(
                     note, style="yellow", markup=False, highlight=False, soft_wrap=not console.is_terminal

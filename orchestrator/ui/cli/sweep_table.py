@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Self, TypeVar
@@ -96,6 +97,8 @@ def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
     if len(shown) < len(rows):
         parts.append(Text(f"… and {len(rows) - len(shown)} more", style="dim"))
     parts += _reasons(_by_urgency(rows, survey.statuses), survey.statuses, limit)
+    if _why_stale(survey):
+        parts.append(Text(f"to train stale runs anew: orchestrate retry {name}", style=STYLE[RunState.STALE]))
     parts += [Text(note, style="yellow") for note in survey.remarks]
     outside = len(survey.rows) - len(rows)
     if outside:
@@ -128,6 +131,24 @@ def sweep_line(name: str, survey: Survey) -> Text:
     if eta is not None:
         line.append(f"  ETA {duration(eta)}", style="cyan")
     return line
+
+
+def _why_stale(survey: Survey) -> Counter[str]:
+    """Count the stale runs of the grid by reason."""
+    statuses = (survey.statuses[row.run_id] for row in survey.rows if row.in_grid)
+    return Counter(one.why for one in statuses if one.state is RunState.STALE)
+
+
+def stale_line(name: str, survey: Survey) -> Text:
+    """Say in one line why runs of a sweep are stale, and what trains them anew; empty if none is."""
+    reasons = _why_stale(survey)
+    if not reasons:
+        return Text()
+    (why, most), *others = reasons.most_common()
+    left = sum(number for _, number in others)
+    more = f", and {count(left, 'run')} for {count(len(others), 'other reason')}" if others else ""
+    told = f"  {count(most, 'run')} {'is' if most == 1 else 'are'} stale, {why}{more}"
+    return Text(f"{told}; to train anew: orchestrate retry {name}", style=STYLE[RunState.STALE])
 
 
 def frames(status: RunStatus) -> str:

@@ -18,6 +18,7 @@ from orchestrator.config.backends import backend_names, get_backend, is_rented
 from orchestrator.config.profiles import Profile
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.findings import Finding, Verdict, not_here, problem, warning
+from orchestrator.core.progress import report_step
 from orchestrator.core.types import RunCommand
 from orchestrator.ui.doctor import local_machine, training, wandb_login
 from orchestrator.ui.doctor.login_node import LoginNode
@@ -47,17 +48,20 @@ def _this_machine(results: Path, profile: Profile | None, probe: Probe | None) -
         # PyTorch is loaded while the quick checks are made.
         ask_torch = probe or stack.enter_context(Probing())
         for check in local_machine.CHECKS:
+            report_step(f"checking {check.__name__}")
             yield check(results)
         needs_rsync = profile is not None and is_rented(profile.backend)
         yield local_machine.rsync(problem if needs_rsync else warning)
         yield wandb_login.wandb(results)
         for look in training.CHECKS:
+            report_step(f"checking {look.__name__}")
             yield look(ask_torch)
 
 
 def _target(results: Path, profile: Profile, ask: RunCommand | None) -> Iterator[Finding]:
     """Yield the findings about the profile's login node, its backend, and a sweep on it."""
     spec = get_backend(profile.backend)
+    report_step(f"checking {profile.name}")
     if profile.ssh is not None:
         node = LoginNode(profile)
         ask = node.ask
@@ -76,6 +80,7 @@ def _here(backend: str, results: Path, ask: RunCommand | None) -> Iterator[Findi
         yield warning("Backends", str(error), error.hint or "correct the entry point, or remove its package")
         return
     if here:
+        report_step(f"checking {backend}")
         yield from resolve_name(here)(results, ask)
 
 

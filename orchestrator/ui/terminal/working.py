@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from orchestrator.core.formatting import duration, plain
 from orchestrator.core.progress import listening
@@ -67,7 +68,7 @@ class _Line:
 
 
 @contextmanager
-def working(step: str) -> Iterator[Callable[[Callable[[str], None]], Callable[[str], None]]]:
+def working(step: str) -> Iterator[Callable[[Callable[[Any], None]], Callable[[Any], None]]]:
     """Say on a terminal what this block is doing: this step, then those that are reported.
 
     Yields a function that makes a printing function one that prints above the line.
@@ -77,8 +78,8 @@ def working(step: str) -> Iterator[Callable[[Callable[[str], None]], Callable[[s
         return
     line = _Line(step)
 
-    def above(tell: Callable[[str], None]) -> Callable[[str], None]:
-        def told(text: str) -> None:
+    def above(tell: Callable[[Any], None]) -> Callable[[Any], None]:
+        def told(text: Any) -> None:
             with line.away():
                 tell(text)
 

@@ -19,6 +19,7 @@ from orchestrator.config.backends import SLURM
 from orchestrator.config.profiles import Profile
 from orchestrator.core.errors import ProfileError
 from orchestrator.core.installation import install_here
+from orchestrator.core.progress import listening
 from orchestrator.ui.doctor import Finding, Verdict, diagnose
 from orchestrator.ui.doctor.local_machine import results_folder, space, trainers
 from orchestrator.ui.doctor.past_sweep import validated
@@ -68,6 +69,15 @@ def test_trainers_without_their_packages(monkeypatch: pytest.MonkeyPatch) -> Non
     finding = trainers(Path())
     assert "benchmarl lacks benchmarl, torchrl" in finding.found
     assert finding.fix == install_here("train")
+
+
+def test_each_check_is_told_before_it_is_made(tmp_path: Path) -> None:
+    steps: list[str] = []
+    with listening(lambda step, done, total: steps.append(step)):
+        for one in diagnose(tmp_path, Profile("local", "built in", backend="local"), probe=well):
+            if one.name == "Procgen":
+                assert steps[-1] == "checking procgen"
+    assert "checking pytorch" in steps
 
 
 def test_a_sweep_tells_what_no_look_can(tmp_path: Path) -> None:
