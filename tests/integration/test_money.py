@@ -75,7 +75,9 @@ def test_a_sweep_fills_the_table_and_estimate_predicts_the_next(market: Market) 
     market.write_grid(seeds=6, steps=20, seconds=0.02)
     (target,) = market.estimate()["targets"]
     assert len(target["runs"]) == 4
-    assert target["rests_on"] == {"2 finished runs of the same configuration": 4}
+    (data,) = target["rests_on"]
+    assert data["data"] == "2 finished runs of the same configuration"
+    assert (data["measured_runs"], data["shipped"], data["runs"]) == (2, False, 4)
     assert all(run["frames"] == 2000 for run in target["runs"])
     market.work()
     _, second = bills(SweepDir(market.results, "tiny"))

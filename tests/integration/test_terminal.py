@@ -244,6 +244,17 @@ def test_a_misspelt_sweep_is_answered_with_the_nearest(tmp_path: Path) -> None:
     assert getattr(error, "hint", "") == "the runs differ in no other key"
 
 
+def test_json_of_logs_lists_the_runs(tmp_path: Path) -> None:
+    trained(tmp_path / "results", {"task": ["a"], "algorithm": ["mappo", "iql"], "seed": range(1)})
+    results = ("--results", str(tmp_path / "results"), "--json")
+    found = json.loads(orchestrate("logs", "lab", *results).output)
+    assert found["sweep"] == "lab"
+    assert [run["point"]["algorithm"] for run in found["runs"]] == ["mappo", "iql"]
+    assert {(run["state"], type(run["attempts"])) for run in found["runs"]} == {("done", int)}
+    error = orchestrate("logs", "lab", found["runs"][0]["run_id"], *results).exception
+    assert "a log is text" in str(error)
+
+
 def test_a_failure_names_a_run_and_logs_lists_them(tmp_path: Path) -> None:
     grid = tmp_path / "grid.yaml"
     argv = json.dumps([sys.executable, "-c", "print('about to fail'); raise SystemExit(3)"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.core.formatting import dollars, duration
@@ -13,14 +13,28 @@ from orchestrator.planning.estimate.ranges import Range
 
 @dataclass(frozen=True)
 class Advice:
-    """The target to take (``None`` for no recommendation), and the reasons in lines of text."""
+    """The target to take (``None`` for no recommendation), and the reasons in lines of text.
+
+    ``fastest`` and ``cheapest`` of the targets that can train all runs in a known time; ``left_out``: the
+    others; ``unpriced``: those without a price.
+    """
 
     target: str | None
     lines: tuple[str, ...]
+    fastest: str | None = None
+    cheapest: str | None = None
+    left_out: tuple[str, ...] = ()
+    unpriced: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON data."""
-        return {"target": self.target, "why": list(self.lines)}
+        """Return it as JSON data; the figures are those of the targets."""
+        return {
+            "target": self.target,
+            "fastest": self.fastest,
+            "cheapest": self.cheapest,
+            "left_out": list(self.left_out),
+            "unpriced": list(self.unpriced),
+        }
 
 
 def recommend(
@@ -34,6 +48,19 @@ def recommend(
     if not any(one.runs or one.skipped for one in forecasts):
         return Advice(None, ("none: nothing is left to do",))
     able = [one for one in forecasts if not one.skipped and one.runs and one.wall is not None]
+    priced = [one for one in able if one.dollars is not None]
+    return replace(
+        _advice(forecasts, able, deadline, budget),
+        fastest=min(able, key=_time).where.name if able else None,
+        cheapest=min(priced, key=_cost).where.name if priced else None,
+        left_out=tuple(one.where.name for one in forecasts if one not in able),
+        unpriced=tuple(one.where.name for one in able if one not in priced),
+    )
+
+
+def _advice(
+    forecasts: Sequence[Forecast], able: Sequence[Forecast], deadline: float | None, budget: float | None
+) -> Advice:
     left = [one.where.name for one in forecasts if one not in able]
     lines = [f"left out: {', '.join(left)}"] if left and able else []
     if not able:

@@ -76,6 +76,19 @@ class Forecast:
                 counted[words] = counted.get(words, 0) + 1
         return counted
 
+    def _data_json(self) -> list[dict[str, Any]]:
+        """Return the data behind the figures: how many runs were measured for how many; none by the grid."""
+        bases = {run.basis.words: run.basis for run in self.runs if run.basis is not None}
+        return [
+            {
+                "data": words,
+                "measured_runs": bases[words].runs if words in bases else None,
+                "shipped": words in bases and bases[words].reported,
+                "runs": number,
+            }
+            for words, number in self.rests_on.items()
+        ]
+
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON data."""
         price = self.where.price
@@ -89,8 +102,8 @@ class Forecast:
             "seconds": self.wall and self.wall.to_json(),
             "dollars": self.dollars and self.dollars.to_json(),
             "overhead_dollars": self.overhead and self.overhead.to_json(),
-            "rests_on": self.rests_on,
-            "unknown": {why: len(run_ids) for why, run_ids in self.unknown.items()},
+            "rests_on": self._data_json(),
+            "unknown": [{"why": why, "runs": len(run_ids)} for why, run_ids in self.unknown.items()],
             "skipped": dict(self.skipped),
             "notes": list(self.where.notes),
             "runs": [_run_json(run) for run in self.runs],
@@ -116,7 +129,8 @@ def forecast_plan(plan: Plan, seen: Survey, where: TargetCost, table: SpeedTable
         machines = sum(group.machines for group in groups)
         return Forecast(where, tuple(runs), machines, most, None, None, None, skipped)
     if not loads:
-        return Forecast(where, tuple(runs), 0, most, NOTHING, NOTHING, NOTHING, skipped)
+        free = None if where.price is None else NOTHING
+        return Forecast(where, tuple(runs), 0, most, NOTHING, free, free, skipped)
     wall = where.begin + Range(*(max(column) for column in zip(*map(_columns, loads), strict=True)))
     dollars = overhead = None
     if where.price is not None:

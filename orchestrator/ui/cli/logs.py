@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.ui.cli.common import RESULTS, Results
+from orchestrator.ui.cli.common import RESULTS, Json, Results, print_json
 
 if TYPE_CHECKING:
-    from orchestrator.rundir import SweepDir
+    from orchestrator.rundir import IndexRow, SweepDir
+    from orchestrator.status.survey import RunStatus
 
 _PIECE = 1 << 16
 
@@ -32,10 +33,12 @@ def logs(
         int | None, typer.Option("--attempt", metavar="N", help="This attempt; by default the newest.")
     ] = None,
     results: Results = RESULTS,
+    as_json: Json = False,
 ) -> None:
     """Print the log of a run, by default of its newest attempt, on any target.
 
-    Without a run, list the sweep's runs with their states and attempts.
+    Without a run, list the sweep's runs with their states and attempts, with
+    --json as JSON.
 
     [bold]Examples[/bold]
 
@@ -44,14 +47,17 @@ def logs(
       orchestrate logs speed 3fa9 -f
     """
     from orchestrator.control.fleet import log_from
+    from orchestrator.core.errors import OrchestrateError
     from orchestrator.rundir import SweepDir
     from orchestrator.status.run_logs import log_pieces
     from orchestrator.status.select_runs import one_run
 
     sweep_dir = SweepDir.existing(results, sweep)
     if run is None:
-        _list_runs(sweep_dir, follow or attempt is not None)
+        _list_runs(sweep_dir, follow or attempt is not None, as_json)
         return
+    if as_json:
+        raise OrchestrateError("--json lists the runs, and a log is text", hint=f"logs {sweep} --json")
     row = one_run(sweep_dir.read_index(), run, sweep_dir.name)
     with log_from(sweep_dir, row.run_id, attempt, follow) as pipe:
         if pipe is None:
@@ -60,7 +66,7 @@ def logs(
             _print(iter(lambda: pipe.read1(_PIECE), b""))
 
 
-def _list_runs(sweep_dir: SweepDir, one_is_meant: bool) -> None:
+def _list_runs(sweep_dir: SweepDir, one_is_meant: bool, as_json: bool) -> None:
     """Print the runs of the sweep, each with its id, and how to print a log."""
     from orchestrator.control.fleet import present
     from orchestrator.core.errors import NotFoundError
@@ -78,6 +84,10 @@ def _list_runs(sweep_dir: SweepDir, one_is_meant: bool) -> None:
     example = f"orchestrate logs {sweep_dir.name} {(ill or states)[0].run_id[:8]}"
     if one_is_meant:
         raise NotFoundError(f"no run of {sweep_dir.name} is named", hint=f"as in: {example}")
+    if as_json:
+        runs = [_as_json(row, one) for row, one in zip(rows, states, strict=True)]
+        print_json({"sweep": sweep_dir.name, "runs": runs})
+        return
     table = [
         Column("run", [cell(row.run_id[:8], "dim") for row in rows], left=True),
         *sweep_table.run_keys(rows, rows),
@@ -86,6 +96,16 @@ def _list_runs(sweep_dir: SweepDir, one_is_meant: bool) -> None:
     ]
     sweep_table.show(sweep_table.console(), KeyTable(table))
     typer.echo(f"next: {example}")
+
+
+def _as_json(row: IndexRow, status: RunStatus) -> dict[str, object]:
+    return {
+        "run_id": row.run_id,
+        "point": row.point,
+        "state": status.state.value,
+        "attempts": status.attempt or 0,
+        "why": status.why or None,
+    }
 
 
 def _print(pieces: Iterable[bytes]) -> None:

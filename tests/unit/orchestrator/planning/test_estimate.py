@@ -188,6 +188,13 @@ def test_a_target_without_a_price_costs_something_unknown() -> None:
     found = forecast_of([100], table_of(1.0), where(None))
     assert found.wall is not None
     assert found.dollars is None
+    sweep = sweep_of([1000])
+    (run,) = sweep.runs
+    seen = seen_of(sweep, **{run.run_id: RunStatus(run.run_id, RunState.DONE)})
+    for price, dollars in ((None, None), (2.0, 0.0)):
+        left = forecast_of([1000], table_of(1.0), where(price), survey=seen)
+        assert left.runs == ()
+        assert (left.dollars and left.dollars.mid) == dollars
 
 
 def at(name: str, time: float, cost: float | None, skipped: int = 0) -> Forecast:
@@ -399,3 +406,14 @@ def test_a_run_with_minutes_takes_its_evaluations_too() -> None:
     assert found.seconds is not None
     assert found.seconds.mid == pytest.approx(900.0)
     assert 600.0 < found.seconds.low < 900.0 < found.seconds.high
+
+
+def test_json_of_advice_names_targets_and_has_no_sentences() -> None:
+    told = recommend([HALF, CHEAP, QUICK, FREE]).to_json()
+    assert told == {
+        "target": "cheap",
+        "fastest": "own",
+        "cheapest": "cheap",
+        "left_out": ["half"],
+        "unpriced": ["own"],
+    }
