@@ -12,10 +12,14 @@ from orchestrator.ui.terminal.table import shortened
 _KEY = re.compile(r"(?:(?<=^)|(?<= ))[^ =]+=")
 # Ends that a cut may leave, as shares of the width.
 _ENDS = (0.5, 0.75, 0.25, 0.9)
+# A quarter of the labels are few.
+_FEW = 4
 
 
 def fitted(labels: Sequence[str], width: int) -> tuple[str, dict[str, str]]:
-    """Return what all labels have in common, and for each label its text in as many cells.
+    """Return a title, and for each label its text in as many cells.
+
+    The title has what all labels have in common, and the names of the keys that were taken from them.
 
     Labels that fit are not changed. Longer ones lose shared parts, then the names of keys, then a piece, so
     that most of them stay different.
@@ -27,16 +31,25 @@ def fitted(labels: Sequence[str], width: int) -> tuple[str, dict[str, str]]:
     rest = [" ".join(part for part in label.split(" ") if part not in shared) for label in own]
     long = [text for text in rest if cell_len(text) > width]
     # A few long ones, as of another sweep, leave the others as they are.
-    cut = long if 2 * len(long) <= len(rest) else rest
-    shorter = dict(zip(cut, _shortened(cut, width), strict=True))
-    return " ".join(shared), {label: shorter.get(text, text) for label, text in zip(own, rest, strict=True)}
+    cut = long if _FEW * len(long) <= len(rest) else rest
+    texts, names = _shortened(cut, width)
+    shorter = dict(zip(cut, texts, strict=True))
+    told = ", ".join(names) if cut is rest else ""
+    title = "  ".join(filter(None, (" ".join(shared), told)))
+    return title, {label: shorter.get(text, text) for label, text in zip(own, rest, strict=True)}
 
 
-def _shortened(labels: Sequence[str], width: int) -> list[str]:
+def _shortened(labels: Sequence[str], width: int) -> tuple[list[str], list[str]]:
+    """Return texts that fit, and the names of the keys that were taken from them."""
+    if all(cell_len(text) <= width for text in labels):
+        return list(labels), []
     values = [_KEY.sub("", label) for label in labels]
-    tried = [*([values] if len({*values}) == len({*labels}) else []), labels]
-    whole = next((texts for texts in tried[::-1] if all(cell_len(text) <= width for text in texts)), None)
-    return list(whole or max(_cuts(tried, width), key=lambda texts: len({*texts})))
+    named = list(dict.fromkeys(name[:-1] for label in labels for name in _KEY.findall(label)))
+    tried = [(values, named)] if len({*values}) == len({*labels}) else []
+    if tried and all(cell_len(text) <= width for text in values):
+        return values, named
+    candidates = [(cut, names) for texts, names in (*tried, (labels, [])) for cut in _cuts(texts, width)]
+    return max(candidates, key=lambda one: len({*one[0]}))
 
 
 def _shared(labels: Sequence[str]) -> list[str]:
@@ -48,13 +61,9 @@ def _shared(labels: Sequence[str]) -> list[str]:
     return [part for part in dict.fromkeys(first) if part in common]
 
 
-def _cuts(tried: Sequence[Sequence[str]], width: int) -> Iterator[list[str]]:
-    for texts in tried:
-        yield [shortened(text, width) for text in texts]
-    for texts in tried:
-        for share in _ENDS:
-            end = min(width - 1, max(1, int(share * width)))
-            yield [
-                text if cell_len(text) <= width else f"{text[: width - 1 - end]}…{text[-end:]}"
-                for text in texts
-            ]
+def _cuts(texts: Sequence[str], width: int) -> Iterator[list[str]]:
+    yield [shortened(text, width) for text in texts]
+    for share in _ENDS:
+        end = min(width - 1, max(1, int(share * width)))
+        cut = (f"{text[: width - 1 - end]}…{text[-end:]}" for text in texts)
+        yield [text if cell_len(text) <= width else short for text, short in zip(texts, cut, strict=True)]

@@ -20,6 +20,8 @@ from orchestrator.ui.top.label_fit import fitted
 from orchestrator.ui.top.views import Choice, ListColumn, View, key_of, sweep_of
 
 _GAP = " "
+# Of a title in fewer cells nothing can be read.
+_LEAST_TITLE = 8
 _CURSOR = Style(reverse=True)
 _PLAIN = Style()  # not None: the filter for NO_COLOR needs a style
 
@@ -105,7 +107,8 @@ class ListTable(ScrollView, can_focus=True):
     def _title(self, column: ListColumn, wide: int) -> str:
         if not column.fitted:
             return column.title
-        return column.title or shortened(self._fitted(column, wide)[0], wide - 1)
+        shared = self._fitted(column, wide)[0] if wide >= _LEAST_TITLE else ""
+        return column.title or shortened(shared, wide - 1)
 
     def _fitted(self, column: ListColumn, wide: int) -> tuple[str, dict[str, str]]:
         """Return what the column's texts share, and each of them in its width."""
