@@ -290,10 +290,16 @@ def test_a_last_line_without_a_newline_counts(tmp_path: Path) -> None:
         (f'{{"frames": 1{"0" * 30}}}', "metrics that cannot be used"),
         (f'{{"frames": 1{"0" * 400}}}', "metrics that cannot be used"),
         ('{"frames": 1, "total": "many"}', "metrics that cannot be used"),
+        (
+            '{"frames": 1, "loss": 2}',
+            "'loss', expected one of frames, iteration, metrics, total: figures stand in",
+        ),
+        ('{"metrics": {}}', "found no key 'frames' in the line {"),
+        ("[1]", "found no object"),
         ('{"frames": 0}', "wrote frames 0, expected a number from 1"),
     ],
 )
-def test_numbers_that_cannot_be_used_are_refused(tmp_path: Path, line: str, why: str) -> None:
+def test_lines_that_cannot_be_used_are_refused(tmp_path: Path, line: str, why: str) -> None:
     assert why in written(tmp_path, f"{line}\n", 1)["message"]
 
 

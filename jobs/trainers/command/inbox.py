@@ -132,11 +132,18 @@ class Inbox:
         """Parse a line; return its row, ``None`` if it describes the program."""
         try:
             data = json.loads(line)
+            if not isinstance(data, dict):
+                raise ValueError("found no object, expected one with the key 'frames'")
             if PROGRAM_KEY in data:
                 self.declared = self.declared.with_line(data)
                 return None
             if unknown := set(data) - _ROW_KEYS:
-                raise ValueError(f"unknown key {min(unknown)!r}; known are {sorted(_ROW_KEYS)}")
+                known = ", ".join(sorted(_ROW_KEYS))
+                raise ValueError(
+                    f"found the key {min(unknown)!r}, expected one of {known}: figures stand in metrics"
+                )
+            if "frames" not in data:
+                raise ValueError("found no key 'frames'")
             row = Row(
                 iteration=int(data.get("iteration", last.iteration + 1 if last else 1)),
                 frames=int(data["frames"]),
@@ -147,8 +154,9 @@ class Inbox:
             if max(row.frames, row.iteration, total or 0) >= 1 << 63:
                 raise ValueError("frames, iterations or total are beyond 64 bits")
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            text = line[:200].decode(errors="replace").strip()
             raise ProgramFailed(
-                f"the program wrote metrics that cannot be used: {error!r} in {line[:200]!r}"
+                f"the program wrote metrics that cannot be used: {error} in the line {text}"
             ) from error
         self._check_order(row, last)
         self._total = total or self._total
