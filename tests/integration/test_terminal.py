@@ -244,6 +244,29 @@ def test_a_misspelt_sweep_is_answered_with_the_nearest(tmp_path: Path) -> None:
     assert getattr(error, "hint", "") == "the runs differ in no other key"
 
 
+def test_null_lists_and_keys_that_are_absent_are_told_apart(tmp_path: Path) -> None:
+    runs = [
+        run for values in (None, [64, 64], True) for run in matrix_runs({"seed": range(2), "flag": [values]})
+    ]
+    runs += matrix_runs({"seed": range(2)})
+    sweep = create_sweep(tmp_path / "results", "odd", runs)
+    for run in runs:
+        finish(sweep.run(run.run_id), run, training_rows(run, 3))
+    write_journal(sweep)
+    results = ("--results", str(tmp_path / "results"))
+    found = json.loads(orchestrate("compare", "odd", "--by", "flag", "--json", *results).output)
+    assert found["values"] == [None, [64, 64], True, None]
+    said = orchestrate("compare", "odd", "--by", "flag", *results).output
+    assert [line.split()[0] for line in said.splitlines()[2:6]] == ["null", "[64,", "true", "unset"]
+    collected = json.loads(orchestrate("collect", "odd", "--json", *results).output)
+    assert [group["point"].get("flag", "absent") for group in collected["groups"]] == [
+        None,
+        [64, 64],
+        True,
+        "absent",
+    ]
+
+
 def test_json_of_logs_lists_the_runs(tmp_path: Path) -> None:
     trained(tmp_path / "results", {"task": ["a"], "algorithm": ["mappo", "iql"], "seed": range(1)})
     results = ("--results", str(tmp_path / "results"), "--json")

@@ -40,7 +40,9 @@ class ComparedKey:
 
 
 def text(value: Any) -> str:
-    """Format a value: text as it is, everything else as JSON."""
+    """Format a value: text as it is, everything else as JSON; ``unset`` where a run does not have the key."""
+    if value is None:
+        return "unset"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

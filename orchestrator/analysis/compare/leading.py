@@ -32,7 +32,7 @@ def leading_text(found: KeyComparison) -> str:
 
 def _final(found: KeyComparison, cell: ComparedValue, combination: str) -> Final:
     """Return the final returns of a cell as those of a variant, with the combination in a task's place."""
-    number, variant = found.values.index(cell.value), {found.short: found.typed[cell.value]}
+    number, variant = found.values.index(cell.value), {found.short: cell.value}
     point = {"task": combination, **variant}
     group = Group(cell.members.rows, "", number, 0, found.named(cell.value), point, variant)
     return Final(group, cell.returns, cell.final, cell.note, cell.terms)

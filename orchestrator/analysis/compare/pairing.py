@@ -78,6 +78,7 @@ def compare_by(
     by = find_key(rows, collected.keys, key)
     stayed = [row for row in rows if by != TARGET or "," not in (row[TARGET] or "")]
     axis = find_axis(stayed, collected.keys, by)
+    axis = replace(axis, typed=_as_written(axis, stayed, collected))
     if by == TARGET:  # a first run that moved does not change the order
         order = list(dict.fromkeys((row[TARGET] or "").partition(",")[0] for row in rows))
         axis = replace(axis, typed={value: value for value in sorted(axis.values, key=order.index)})
@@ -103,6 +104,17 @@ def compare_by(
         len(rows) - len(stayed),
         figure,
     )
+
+
+def _as_written(axis: ComparedKey, rows: Iterable[_Row], collected: Collected) -> dict[str, Any]:
+    """Return the values with their types in the grid, which columns of mixed types hold as text."""
+    typed = dict(axis.typed)
+    for row in rows:
+        point = collected.points.get((row[SWEEP], row["run_id"]), {})
+        key = axis.key if axis.key in point else axis.key.removeprefix("grid.")
+        if key in point and axis.key in collected.keys:
+            typed[text(row[axis.key])] = point[key]
+    return typed
 
 
 def _dollars(row: _Row, prices: Prices) -> float | None:
