@@ -60,8 +60,8 @@ class ActorCritic(nn.Module):
 
     ``body``: a network from observations (R, *S) to features (R, F). Observations of one dimension are
     normalized by the moments of those seen in training, pictures are left to the body. The value is that of
-    returns in units of their deviation. A fresh network's is 0: without rewards it has no advantages then.
-    PPO scales advantages to a deviation of 1, and a fresh value's noise would count as much as rewards.
+    returns in units of their deviation. A fresh network's is small: PPO scales advantages to a
+    deviation of 1, and where rewards are rare it would learn from the noise of its own estimates.
     """
 
     begins: Tensor
@@ -75,7 +75,7 @@ class ActorCritic(nn.Module):
         begins = [sum(self.parts[:number]) for number in range(len(parts))]
         self.register_buffer("begins", torch.tensor(begins), persistent=False)
         self.policy = _linear(features, sum(parts), gain=0.01)
-        self.value = _linear(features, 1, gain=0.0)
+        self.value = _linear(features, 1, gain=0.1)
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits (R, sum of parts) and normalized values (R)."""

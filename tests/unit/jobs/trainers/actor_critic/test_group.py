@@ -79,8 +79,6 @@ def test_the_gradients_of_all_are_those_of_one_with_all_rows(trainer: str, proce
     keys, kind, own = UPDATES[trainer]
     config = keys.compose({**SAME, **own, "mode": "parallel", "actors": processes})
     learner = ActorCriticLearner(config, 0, kind)
-    # From 0, the bias would move by a gradient as small as rounding, which Adam scales up.
-    torch.nn.init.normal_(learner.policy.value.weight)
     rollout, _ = learner.collect()
     update = kind(config, deepcopy(learner.policy), ALONE)
     losses = update(rollout, torch.Generator().manual_seed(0))

@@ -40,6 +40,13 @@ def test_log_probabilities_are_those_of_independent_categoricals(scale: float) -
     torch.testing.assert_close(entropy, sum(part.entropy() for part in parts), rtol=1e-4, atol=1e-3)
 
 
+def test_a_fresh_network_values_all_alike_and_plays_at_random() -> None:
+    """Beside rewards in units of their deviation, which begins at a tenth."""
+    logits, values = network()(torch.randn(1000, 5))
+    assert 0.001 < values.std() < 0.1
+    assert logits.abs().max() < 0.05
+
+
 def test_actions_are_drawn_as_often_as_their_probabilities_say() -> None:
     played, draws = network(), 40_000
     seen = torch.randn(1, 5).expand(draws, -1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,24 +37,6 @@ def test_impala_in_one_chunk_is_a2c() -> None:
         assert found["loss/value"] == pytest.approx(expected["loss/value"], rel=1e-3)
         assert found["train/rho"] > 0.99
     torch.testing.assert_close(impala.network.state_dict(), a2c.policy.state_dict(), rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("keys", "kind", "own"),
-    [
-        (ppo.CONFIG, ppo.PpoLearner, {}),
-        (IMPALA, ImpalaLearner, {"batch_envs": 6}),
-        (A2C, A2cLearner, {}),
-    ],
-)
-def test_a_fresh_network_learns_nothing_without_rewards(keys: Any, kind: Any, own: dict[str, Any]) -> None:
-    learner = kind(keys.compose({**SAME, **own, "entropy_weight": 0.0}), 0)
-    rollout, *rest = learner.collect()
-    before = deepcopy(list(learner.policy.parameters()))
-    learner.learn((replace(rollout, rewards=torch.zeros_like(rollout.rewards)), *rest), 0.0)
-    assert all(map(torch.equal, learner.policy.parameters(), before))
-    learner.learn(learner.collect(), 0.0)
-    assert not any(map(torch.equal, learner.policy.parameters(), before))
 
 
 def test_later_chunks_weigh_steps_by_how_likely_they_have_become() -> None:
