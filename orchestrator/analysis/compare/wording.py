@@ -162,7 +162,7 @@ def _returns_text(found: KeyComparison, value: str, values: int = 1) -> str:
         if seeds < FEW_SEEDS:
             able = f" ({seeds} per side, {FEW_SEEDS} needed)"
         elif len(pairs) > 1:
-            able = f" in any of {len(pairs)} combinations by itself"
+            able = f" in each of {len(pairs)} combinations"
         else:
             able = f" (for {values} values)"
         return f"too few seeds to tell final returns apart{able}"
