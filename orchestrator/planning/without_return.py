@@ -12,6 +12,8 @@ from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.status.survey import RunStatus
 
 _MOST_NAMED = 8
+# Reading all metrics of a run takes time.
+_MOST_READ = 50
 # Metrics of every trainer, which say nothing about a return.
 _NO_RESULTS = ("timers/", "speed/", "system/")
 
@@ -30,12 +32,16 @@ def without_return(number: int, trainer: str | None, logged: Iterable[str]) -> s
 def of_survey(sweep_dir: SweepDir, statuses: Mapping[str, RunStatus]) -> str:
     """Return the sentence for the finished runs of a survey, empty if all have a return.
 
-    The metrics are those of the first of these runs; the folders of the others are not read.
+    Runs that diverged have one, and those whose folders are not here are not counted. Only the first of very
+    many are read.
     """
     lacking = [one for one in statuses.values() if one.state is RunState.DONE and one.value is None]
-    runs = [sweep_dir.run(one.run_id) for one in lacking]
-    told = next((found for run in runs[:1] if (found := _told(run)) is not None), None)
-    return "" if told is None else without_return(len(lacking), *told)
+    found = [told for one in lacking[:_MOST_READ] if (told := _told(sweep_dir.run(one.run_id))) is not None]
+    if not found:
+        return ""
+    logged = {name for _, names in found for name in names}
+    more = "at least " if len(lacking) > _MOST_READ else ""
+    return more + without_return(len(found), found[0][0], logged)
 
 
 def _told(run: RunDir) -> tuple[str, set[str]] | None:

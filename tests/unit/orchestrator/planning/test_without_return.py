@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from benchmarks.synthetic import create_sweep, finish, matrix_runs
 from orchestrator.config.trainers import COMMAND
 from orchestrator.core.types import RunState
+from orchestrator.planning import without_return
 from orchestrator.planning.without_return import of_survey
 from orchestrator.rundir import Row, SweepDir
 from orchestrator.status.survey import RunStatus
@@ -39,6 +42,20 @@ def test_the_end_of_a_sweep_names_the_metrics_that_were_found(results: Path) -> 
 def test_a_return_that_is_not_finite_is_one(results: Path) -> None:
     sweep = logged(results, {"return": float("nan")})
     assert of_survey(sweep, statuses(sweep)) == ""
+
+
+def test_diverged_runs_are_not_counted_wherever_they_stand(results: Path) -> None:
+    nan = {"return": float("nan")}
+    sweep = logged(results, nan, {"loss": 1.0}, nan)
+    for order in permutations(statuses(sweep).items()):
+        assert of_survey(sweep, dict(order)) == f"1 finished run logged no return: {EXPECTED}, found loss"
+
+
+def test_not_all_of_many_runs_are_read(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(without_return, "_MOST_READ", 2)
+    sweep = logged(results, *[{"loss": 1.0}] * 3)
+    told = of_survey(sweep, statuses(sweep))
+    assert told == f"at least 2 finished runs logged no return: {EXPECTED}, found loss"
 
 
 def test_runs_elsewhere_are_left_alone(results: Path) -> None:
