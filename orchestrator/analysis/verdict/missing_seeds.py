@@ -68,9 +68,8 @@ def lead_holds(answer: Answer, finals: Sequence[Final]) -> bool | None:
     terms = next(one.terms for one in own if _is(one, answer))
     against = {id(one): _filled(one, low if _is(one, answer) else high, terms) for one in own}
     again = answers([against.get(id(one), one) for one in finals])
-    return any(
-        one.tasks == (task,) and [other.number for other in one.leaders] == [leader.number] for one in again
-    )
+    same = [(leader.number, leader.side)]
+    return any(one.tasks == (task,) and [(o.number, o.side) for o in one.leaders] == same for one in again)
 
 
 def _is(final: Final, answer: Answer) -> bool:

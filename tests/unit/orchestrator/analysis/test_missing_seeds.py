@@ -130,3 +130,14 @@ def test_a_variant_without_a_return_is_listed_once_beside_several_classes() -> N
     finals = told(with_failures(returns, {"c": list(range(5))}, nan=False))
     longer = replace(finals[1], terms=replace(finals[1].terms, frames=1e6))
     assert [one.label for one in missing_seeds([finals[0], longer, finals[2]])] == ["c"]
+
+
+def test_a_lead_that_goes_to_the_same_variant_of_another_sweep_does_not_hold() -> None:
+    """``b`` stands for ``a`` of a second sweep: the number of the first, another side."""
+    returns = {"a": [20.0 + seed for seed in range(50)], "b": [10.0 + seed / 10 for seed in range(10)]}
+    first, second = told(with_failures(returns, {"a": list(range(8, 50))}, nan=False))
+    other = replace(second.group, number=first.group.number, side=1)
+    finals = [first, replace(second, group=other)]
+    (answer,) = answers(finals)
+    assert [(one.number, one.side) for one in answer.leaders] == [(first.group.number, 0)]
+    assert lead_holds(answer, finals) is False
