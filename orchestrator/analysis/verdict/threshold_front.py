@@ -14,8 +14,8 @@ from orchestrator.analysis.verdict.thresholds import TimeToThreshold
 def threshold_classes(finals: Sequence[Final], times: Sequence[TimeToThreshold]) -> list[CostClass]:
     """Return the classes in seconds, each followed by the same in dollars if all variants have a price.
 
-    A class is left out where no variant has a median. The cost of a variant without one is a bound: the
-    shortest training of a seed that did not reach the threshold.
+    A class is left out where no variant has a median, and a variant where a wall time is unknown. The cost of
+    a variant without a median is a bound: the shortest training of a seed that did not reach the threshold.
     """
     by_group = {id(one.group): one for one in times}
     found = []
@@ -30,7 +30,7 @@ def threshold_classes(finals: Sequence[Final], times: Sequence[TimeToThreshold])
 
 
 def _costed(final: Final, time: TimeToThreshold | None) -> Costed | None:
-    if time is None:
+    if time is None or time.seconds is None:
         return None
     censored = not math.isfinite(time.seconds.median)
     seconds = time.seconds.trained if censored else time.seconds.median

@@ -19,13 +19,14 @@ USUAL_PART = 0.9
 class TimeToThreshold:
     """When the finished runs of a group first had a return of ``threshold`` or more.
 
-    ``seconds``: wall time. ``dollars_per_second``: the median price of its runs, ``None`` where unknown.
+    ``seconds``: wall time, ``None`` where that of a run is unknown. ``dollars_per_second``: the median price
+    of its runs, ``None`` where unknown.
     """
 
     group: Group
     threshold: float
     frames: FramesToThreshold
-    seconds: FramesToThreshold
+    seconds: FramesToThreshold | None
     dollars_per_second: float | None
 
 
@@ -49,11 +50,18 @@ def times_to_threshold(
         level = threshold if threshold is not None else _usual(own, curves)
         for final, several in zip(own, curves, strict=True):
             frames = first_reached(several, level)
-            seconds = first_reached([replace(one, frames=one.seconds) for one in several], level)
-            if frames is not None and seconds is not None:
+            if frames is not None:
                 price = _price(final.group, prices)
-                found.append(TimeToThreshold(final.group, level, frames, seconds, price))
+                found.append(TimeToThreshold(final.group, level, frames, _seconds(several, level), price))
     return found
+
+
+def _seconds(curves: Sequence[Series], threshold: float) -> FramesToThreshold | None:
+    import numpy as np
+
+    if not all(np.isfinite(one.seconds).all() for one in curves):
+        return None
+    return first_reached([replace(one, frames=one.seconds) for one in curves], threshold)
 
 
 def _curves(final: Final, series: SeriesByRun) -> list[Series]:

@@ -96,8 +96,10 @@ def _dollars(price: float, seconds: float) -> str:
     return dollars(price * seconds)
 
 
-def _time(found: FramesToThreshold, show: Callable[[float], str], unit: float = 1.0) -> Cell:
+def _time(found: FramesToThreshold | None, show: Callable[[float], str], unit: float = 1.0) -> Cell:
     """Return a time as a cell. ``unit``: by which ``show`` multiplies it."""
+    if found is None:
+        return Cell(MISSING)
 
     def told(at: float) -> str:
         return show(at) if math.isfinite(at) else f"> {show(found.trained)}"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 from benchmarks.synthetic import COLLECTION, EVAL, create_sweep, finish, matrix_runs
 from orchestrator.analysis.collect import collect
+from orchestrator.analysis.report.answer import threshold_section
+from orchestrator.analysis.report.blocks import MISSING, Table
 from orchestrator.analysis.report.cost_figures import cost_section
 from orchestrator.analysis.report.plotting import LIGHT
 from orchestrator.analysis.stats import final_returns, groups
@@ -152,6 +156,32 @@ def test_a_bound_is_drawn_hollow_and_named_with_its_sign(results: Path) -> None:
     assert "On the front: fast: 10 for 5:00." in drawn.alt
     legend = [text.get_text() for text in on.figure.legends[0].get_texts()]
     assert "lucky (> 20:00)" in legend
+
+
+def test_of_unknown_wall_times_frames_alone_are_told(results: Path) -> None:
+    """A group with one such run has no times either: they would be of its other seeds alone."""
+    steps: dict[str, list[int | None]] = {"a": [4, 5], "b": [8, 9], "dark": [4, None], "one": [None, None]}
+    collected = collect([sweep_of(results, steps)])
+    untimed = [
+        run_id
+        for (_, run_id), point in collected.points.items()
+        if point["algorithm"] == "dark" or (point["algorithm"], point["seed"]) == ("one", 0)
+    ]
+    wall_time = pl.when(pl.col("run_id").is_in(untimed)).then(None).otherwise(pl.col("wall_time"))
+    collected = replace(collected, metrics=collected.metrics.with_columns(wall_time=wall_time))
+    finals = final_returns(groups(collected), intervals=False)
+    found = times_to_threshold(collected, finals, {}, 9.0)
+    table, *_ = threshold_section(found, finals, 9.0).blocks  # type: ignore[union-attr]
+    assert isinstance(table, Table)
+    cells = {row[1].text: (row[3].text, row[5].text == MISSING) for row in table.rows}
+    assert cells == {
+        "a": ("2 of 2", False),
+        "b": ("2 of 2", False),
+        "dark": ("1 of 2", True),
+        "one": ("0 of 2", True),
+    }
+    (on_front,) = threshold_classes(finals, found)
+    assert [name for name, *_ in told(on_front)] == ["a", "b"]
 
 
 def test_no_number_is_no_threshold(results: Path) -> None:
