@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from orchestrator.analysis.comparability import classes
-from orchestrator.analysis.page_correction import FamilyTest, PageTest
+from orchestrator.analysis.page_correction import FamilyTest, PageTest, any_pair
 from orchestrator.analysis.significance import (
     FEW_SEEDS,
     LEVEL,
@@ -125,10 +125,11 @@ class Family:
 
         found = list(self.pairs())
         panels = [[np.array(one.scores[task]) for one in self.members] for task in self.tasks]
+        chances = tuple(1.0 if pair.chance is None else pair.chance for pair in found)
         return FamilyTest(
             len(self.members),
-            chance_alike(panels) if len(found) > 1 else 0.0,
-            tuple(1.0 if pair.chance is None else pair.chance for pair in found),
+            chance_alike(panels, any_pair(len(self.members), min(chances))) if len(found) > 1 else 0.0,
+            chances,
             all(pair.value > 1 / 2 for pair in found),
         )
 

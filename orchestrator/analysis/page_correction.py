@@ -18,6 +18,11 @@ import math
 from dataclasses import dataclass
 
 
+def any_pair(members: int, chance: float) -> float:
+    """Return a p-value that so many variants are all alike, from the lowest one of their pairs."""
+    return min(1.0, math.comb(members, 2) * chance)
+
+
 @dataclass(frozen=True)
 class FamilyTest:
     """The tests of a family of ``members`` variants, before they are corrected for other families.

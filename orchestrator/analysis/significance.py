@@ -187,11 +187,12 @@ def chance_of_placements(mine: Sequence[Floats], theirs: Sequence[Floats]) -> fl
     return float(2 * stdtr(variance**2 / spread, -abs(away) / math.sqrt(variance)))
 
 
-def chance_alike(panels: Sequence[Sequence[Floats]]) -> float:
+def chance_alike(panels: Sequence[Sequence[Floats]], exact: float = 1.0) -> float:
     """Return the p-value of several variants' differences, if all of them are alike in every task.
 
     ``panels`` holds for each task one number per run, per variant. Kruskal and Wallis's statistic, summed
-    over tasks; its distribution is that of fixed random permutations within each task.
+    over tasks; its distribution is that of fixed random permutations within each task. ``exact``: a p-value
+    of the same by another test, which is taken where no permutation is as extreme and it is lower.
     """
     import numpy as np
     from scipy.stats import rankdata
@@ -203,7 +204,17 @@ def chance_alike(panels: Sequence[Sequence[Floats]]) -> float:
         seen += float(_between(ranks[None], sizes)[0])
         own = _deals(np.sort(ranks).tobytes(), sizes)
         dealt += np.random.default_rng((_SEED, number)).permutation(own)
-    return float(1 + (dealt >= seen - 1e-9).sum()) / (1 + _DEALS)
+    extreme = int((dealt >= seen - 1e-9).sum())
+    return (1 + extreme) / (1 + _DEALS) if extreme else least_alike(exact)
+
+
+def least_alike(exact: float) -> float:
+    """Return the p-value of :func:`chance_alike` where no permutation is as extreme.
+
+    Two tests need no correction here: at levels that permutations can reach they decide alone, and at lower
+    ones ``exact`` does.
+    """
+    return min(exact, 1 / (1 + _DEALS))
 
 
 @lru_cache(maxsize=256)

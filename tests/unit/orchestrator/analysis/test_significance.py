@@ -103,7 +103,9 @@ def test_all_together_are_tested_as_scipy_does() -> None:
     assert chance_alike([several]) == chance_alike([several])
     assert chance_alike([[np.ones(5)] * 3]) == 1
     apart = [np.arange(5.0) + 10 * by for by in range(3)]
-    assert chance_alike([apart]) == 1 / 10_000
+    assert chance_alike([apart]) == chance_alike([apart], 0.5) == 1 / 10_000
+    assert chance_alike([apart], 1e-6) == 1e-6
+    assert chance_alike([several], 1e-6) == chance_alike([several]), "permutations as extreme decide alone"
 
 
 def test_several_tasks_together_tell_what_one_cannot() -> None:
