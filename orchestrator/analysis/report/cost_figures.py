@@ -62,10 +62,9 @@ _UNTIL = (
 
 def cost_section(finals: Sequence[Final], prices: Prices, times: Sequence[TimeToThreshold]) -> Section | None:
     """Return the section; ``None`` where no task has two variants with comparable returns and a cost."""
-    found = cost_classes(finals, prices)
-    if not found:
+    found, reached = cost_classes(finals, prices), threshold_classes(finals, times)
+    if not found and not reached:
         return None
-    reached = threshold_classes(finals, times)
     small = len(found) + len(reached) > 1
     several = (("cost", found), ("threshold", reached))
     drawn = [
@@ -73,10 +72,11 @@ def cost_section(finals: Sequence[Final], prices: Prices, times: Sequence[TimeTo
         for name, classes in several
         for at, one in enumerate(classes[:MOST_PICTURES], 1)
     ]
-    tasks = [one.task for one in found]
+    tasks = list(dict.fromkeys(one.task for one in (*found, *reached)))
     drawn.sort(key=lambda one: tasks.index(one.title))
     note = f"{_NOTE} {_UNTIL}" if reached else _NOTE
-    blocks: tuple[Block, ...] = (Gallery(tuple(drawn)), _table(found), Text(note, note=True))
+    costs = (_table(found),) if found else ()
+    blocks: tuple[Block, ...] = (Gallery(tuple(drawn)), *costs, Text(note, note=True))
     return Section("cost", "Return against cost", blocks)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,10 +27,10 @@ from orchestrator.ui.cli import app
 LENGTH = 20
 
 
-def sweep_of(results: Path, steps: dict[str, list[int | None]]) -> SweepDir:
+def sweep_of(results: Path, steps: dict[str, list[int | None]], tasks: Sequence[str] = ("t",)) -> SweepDir:
     """Runs whose return jumps from 0 to 10 at this evaluation, one every 1000 frames and 60 s, or never."""
     seeds = max(map(len, steps.values()))
-    runs = matrix_runs({"task": ["t"], "algorithm": list(steps), "seed": range(seeds)})
+    runs = matrix_runs({"task": list(tasks), "algorithm": list(steps), "seed": range(seeds)})
     sweep = create_sweep(results, "speed", runs)
     for run in runs:
         step = steps[str(run.overrides["algorithm"])][run.seed]
@@ -156,6 +157,24 @@ def test_a_bound_is_drawn_hollow_and_named_with_its_sign(results: Path) -> None:
     assert "On the front: fast: 10 for 5:00." in drawn.alt
     legend = [text.get_text() for text in on.figure.legends[0].get_texts()]
     assert "lucky (> 20:00)" in legend
+
+
+@pytest.mark.parametrize("untimed", [["t"], ["t", "u"]], ids=["a task", "all"])
+def test_costs_until_a_return_are_drawn_without_costs_of_whole_runs(
+    results: Path, untimed: list[str]
+) -> None:
+    collected = collect([sweep_of(results, {"fast": [4, 5], "slow": [8, 9]}, tasks=["t", "u"])])
+    wall_time = pl.when(pl.col("task").is_in(untimed)).then(None).otherwise(pl.col("wall_time"))
+    collected = replace(collected, runs=collected.runs.with_columns(wall_time=wall_time))
+    finals = final_returns(groups(collected), intervals=False)
+    section = cost_section(finals, {}, times_to_threshold(collected, finals, {}, 9.0))
+    assert section is not None
+    of_runs = {name: ["cost-1"] for name in {"t", "u"} - {*untimed}}
+    for number, task in enumerate(["t", "u"], 1):
+        names = [one.name for one in section.pictures if one.title == task]
+        assert names == [*of_runs.get(task, []), f"threshold-{number}"]
+    tables = [block for block in section.blocks if isinstance(block, Table)]
+    assert [len(table.rows) for table in tables] == [2] * len(of_runs)
 
 
 def test_of_unknown_wall_times_frames_alone_are_told(results: Path) -> None:
