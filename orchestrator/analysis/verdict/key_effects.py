@@ -56,10 +56,15 @@ def key_effects(finals: Sequence[Final]) -> list[KeyEffect]:
 
 
 def keys_without_effect(finals: Sequence[Final]) -> list[tuple[str, str]]:
-    """Return task and key of all that vary, but no combination of the other keys has all values of it."""
-    varying = _varying(finals)
-    found = ((task, key) for task, keys, members in varying for key in keys if not _whole(key, members))
-    return list(dict.fromkeys(found))
+    """Return task and key of all that vary, but no combination of the other keys has all values of it.
+
+    Not of those that have an effect among other runs of the task, which can be ranked against each other.
+    """
+    found: dict[tuple[str, str], bool] = {}
+    for task, keys, members in _varying(finals):
+        for key in keys:
+            found[task, key] = found.get((task, key), False) or bool(_whole(key, members))
+    return [pair for pair, whole in found.items() if not whole]
 
 
 def _varying(finals: Sequence[Final]) -> Iterator[tuple[str, list[str], list[Final]]]:

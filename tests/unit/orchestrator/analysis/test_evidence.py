@@ -168,5 +168,8 @@ def test_only_combinations_with_all_values_count() -> None:
         for seed in (0, 1)
     ]
     assert keys_without_effect(of_points(both)) == []
+    longer = [({**point, "lr": 9 * point["lr"]}, {**own, "frames": 60_000}) for point, own in points]
+    assert [effect.key for effect in key_effects(of_points([*both, *longer]))] == ["model", "lr"]
+    assert keys_without_effect(of_points([*both, *longer])) == []
     effects = {effect.key: effect for effect in key_effects(of_points(both))}
     assert [(one.value, one.mean) for one in effects["model"].values] == [("big", 95.5), ("small", 25.5)]
