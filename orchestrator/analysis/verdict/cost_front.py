@@ -24,8 +24,8 @@ class Costed:
     """A variant in a task with the medians over its runs.
 
     ``seconds``: wall time of a run, ``dollars``: its price, ``None`` where unknown. ``on_front``: no variant
-    of its class returns more for about as much or less, or as much for less. ``censored``: the cost is more
-    than that, by how much is unknown, so that it is on no front.
+    of its class returns more for about as much or less, or as much for less. ``censored``: the cost is a
+    lower bound, so the variant is never on the front.
     """
 
     final: Final
@@ -107,9 +107,9 @@ def with_front(found: CostClass) -> CostClass:
     Variants with a censored cost come last, and neither are on the front nor keep another off it.
     """
     in_order = sorted(found.members, key=lambda one: (one.censored, found.cost(one), -one.value))
-    known = [one for one in in_order if not one.censored]
-    costs = [found.cost(one) for one in known]
-    highest = [-math.inf, *accumulate((one.value for one in known), max)]
+    exact = [one for one in in_order if not one.censored]
+    costs = [found.cost(one) for one in exact]
+    highest = [-math.inf, *accumulate((one.value for one in exact), max)]
 
     def on_front(one: Costed) -> bool:
         as_cheap = highest[bisect_right(costs, _EQUAL_COST * found.cost(one))]
