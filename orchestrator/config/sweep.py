@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.config.grid import Axis, Grid, Point, parse_grid
+from orchestrator.config.grid import Axis, Exclusion, Grid, parse_grid
 from orchestrator.config.grid.extends import written
 from orchestrator.config.grid.files import read_text
 from orchestrator.config.grid.model import Position, Rule, bare_key, over, same_value, shown
@@ -86,7 +86,7 @@ def _whole_text(grid: Grid, used: Collection[Rule]) -> str:
 
 def _points(grid: Grid) -> Iterator[tuple[dict[str, Value], Mapping[str, Value], Position | None]]:
     """Yield each point's values before any rule, those that no rule replaces, and an `include`'s position."""
-    excluded = {cell for point in grid.exclude for cell in _cells(grid.axes, point)}
+    excluded = {cell for one in grid.exclude for cell in _cells(grid.axes, one)}
     if grid.axes:
         for cell in itertools.product(*(range(len(axis.steps)) for axis in grid.axes)):
             if cell not in excluded:
@@ -108,8 +108,8 @@ def _ruled(
     return over(point, fixed) if rules else point
 
 
-def _cells(axes: tuple[Axis, ...], point: Point) -> Iterator[tuple[int, ...]]:
-    return itertools.product(*(matching_steps(axis, point) for axis in axes))
+def _cells(axes: tuple[Axis, ...], exclusion: Exclusion) -> Iterator[tuple[int, ...]]:
+    return itertools.product(*(matching_steps(axis, exclusion.when) for axis in axes))
 
 
 def _values(grid: Grid, cell: tuple[int, ...]) -> dict[str, Value]:

@@ -38,9 +38,20 @@ class Axis:
 
 @dataclass(frozen=True)
 class Point:
-    """Keys and values of one entry of ``exclude`` or ``include``, with its position."""
+    """Keys and values of one entry of ``include``, with its position."""
 
     values: Mapping[str, Value]
+    at: Position
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """One entry of ``exclude``: no points that have, for each key of ``when``, one of its values.
+
+    Values of ``when`` are spelled by :func:`same_value`.
+    """
+
+    when: Mapping[str, frozenset[str]]
     at: Position
 
 
@@ -90,7 +101,7 @@ class Grid:
     trainer: TrainerSpec
     base: Mapping[str, Value]
     axes: tuple[Axis, ...]
-    exclude: tuple[Point, ...]
+    exclude: tuple[Exclusion, ...]
     include: tuple[Point, ...]
     targets: tuple[str, ...]
     compare: bool

@@ -11,7 +11,7 @@ from orchestrator.config.command import COMMAND_KEY, OTHER_COMMAND_KEYS, PROGRAM
 from orchestrator.config.grid.extends import ANCHORS, Extended
 from orchestrator.config.grid.hydra_sweeps import SweepTextError
 from orchestrator.config.grid.loggers import read_loggers
-from orchestrator.config.grid.model import Axis, Grid, Point, Position, shown
+from orchestrator.config.grid.model import Axis, Exclusion, Grid, Position, shown
 from orchestrator.config.grid.plugins import read_plugins
 from orchestrator.config.grid.points import read_exclude, read_include, refuse_empty
 from orchestrator.config.grid.resources import OTHER_NAMES, RESOURCES, read_resources
@@ -175,9 +175,9 @@ def parse_grid(text: str, source: str) -> Grid:
     )
 
 
-def _merged(root: Entries, rules: tuple[Node, ...], exclude: Sequence[Point]) -> Entries:
+def _merged(root: Entries, rules: tuple[Node, ...], exclude: Sequence[Exclusion]) -> Entries:
     """Return the merged sections, in order, without entries of `for` and `exclude` that fit no point."""
-    kept = {point.at for point in exclude}
+    kept = {one.at for one in exclude}
 
     def items(entry: KeyNode) -> tuple[Node, ...] | None:
         if entry.key == "for":

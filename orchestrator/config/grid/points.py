@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import product
 
-from orchestrator.config.grid.model import MAX_POINTS, Axis, Point, bare_key, same_value, shown
+from orchestrator.config.grid.model import MAX_POINTS, Axis, Exclusion, Point, bare_key, same_value, shown
 from orchestrator.config.grid.values import Keys, nearest_key, one_value
 from orchestrator.config.grid.yaml_nodes import (
     Entries,
@@ -24,53 +22,50 @@ from orchestrator.core.types import Value
 
 def read_exclude(
     node: Node | None, base: Mapping[str, Value], axes: Sequence[Axis], source: YamlFile
-) -> tuple[Point, ...]:
+) -> tuple[Exclusion, ...]:
     """Parse entries that remove matching points; a list that is no value of its key means any of its items.
 
     An entry without a match is an error; an inherited one is left out.
     """
     known = [key for axis in axes for key in axis.keys]
-    points = []
+    found = []
     for entries in _list_of_points(node, "exclude", source):
+        own = not entries.at.file
         for entry in entries.entries:
-            if entry.key not in known and not entries.at.file:
+            if entry.key not in known and own:
                 raise _not_an_axis(entry, base, known, source)
-        alternatives = _alternatives(entries, axes)
-        possible = [one for one in alternatives if _can_match(one, axes)]
-        if not entries.at.file:
-            if not alternatives:
-                raise source.error(entries.at, "exclude: found an empty list, so nothing is excluded")
-            for one in alternatives:
-                _must_match(one, _point(one, source), axes, source, together=not possible)
-        points += [_point(one, source) for one in possible]
-    return tuple(points)
+        choices = {entry.key: _choices(entry, axes) for entry in entries.entries}
+        one = Exclusion({key: _spelled(nodes) for key, nodes in choices.items()}, entries.at)
+        possible = one.when.keys() <= set(known) and all(matching_steps(axis, one.when) for axis in axes)
+        if own and not all(choices.values()):
+            raise source.error(entries.at, "exclude: found an empty list, so nothing is excluded")
+        if own or possible:
+            for key, nodes in choices.items():
+                for item in nodes:
+                    one_value(key, item, source, where="exclude")
+        if own:
+            _must_match(one, choices, axes, source)
+        if possible:
+            found.append(one)
+    return tuple(found)
 
 
-def _point(entries: Entries, source: YamlFile) -> Point:
-    values = {one.key: one_value(one.key, one.node, source, where="exclude") for one in entries.entries}
-    return Point(values, entries.at)
+def _choices(entry: KeyNode, axes: Sequence[Axis]) -> Sequence[Node]:
+    """Return the values of which a point has one."""
+    column = [value for axis in axes if entry.key in axis.keys for value in _column(axis, entry.key)]
+    if not isinstance(entry.node, Items) or not column:
+        return (entry.node,)
+    whole = same_value(plain_value(entry.node))
+    return (entry.node,) if any(same_value(value) == whole for value in column) else entry.node.items
 
 
-def _alternatives(entries: Entries, axes: Sequence[Axis]) -> list[Entries]:
-    """Return an entry once for each combination of the items of its lists."""
-    columns = {key: (axis, at) for axis in axes for at, key in enumerate(axis.keys)}
+def _spelled(nodes: Sequence[Node]) -> frozenset[str]:
+    return frozenset(same_value(plain_value(node)) for node in nodes)
 
-    def nodes(entry: KeyNode) -> Sequence[Node]:
-        if not isinstance(entry.node, Items) or entry.key not in columns:
-            return (entry.node,)
-        axis, at = columns[entry.key]
-        whole = same_value(plain_value(entry.node))
-        return (
-            (entry.node,) if any(same_value(step[at]) == whole for step in axis.steps) else entry.node.items
-        )
 
-    return [
-        Entries(
-            tuple(replace(entry, node=one) for entry, one in zip(entries.entries, chosen, strict=True)),
-            entries.at,
-        )
-        for chosen in product(*map(nodes, entries.entries))
-    ]
+def _column(axis: Axis, key: str) -> list[Value]:
+    column = axis.keys.index(key)
+    return [step[column] for step in axis.steps]
 
 
 def read_include(node: Node | None, axes: Sequence[Axis], keys: Keys, source: YamlFile) -> tuple[Point, ...]:
@@ -161,45 +156,42 @@ def _not_an_axis(
     )
 
 
-def _can_match(entries: Entries, axes: Sequence[Axis]) -> bool:
-    """Return whether some points have the values of an entry."""
-    known = {key for axis in axes for key in axis.keys}
-    point = Point({entry.key: plain_value(entry.node) for entry in entries.entries}, entries.at)
-    return point.values.keys() <= known and all(matching_steps(axis, point) for axis in axes)
-
-
 def _must_match(
-    entries: Entries, point: Point, axes: Sequence[Axis], source: YamlFile, *, together: bool
+    exclusion: Exclusion, choices: Mapping[str, Sequence[Node]], axes: Sequence[Axis], source: YamlFile
 ) -> None:
-    """Raise for a value that no point has; ``together``: also for values that no point has at once."""
+    """Raise for a value that no point has, and for values that no point has at once."""
     for axis in axes:
-        named = [entry for entry in entries.entries if entry.key in axis.keys]
-        if matching_steps(axis, point):
+        named = [key for key in choices if key in axis.keys]
+        for key in named:
+            _must_be_known(key, choices[key], _column(axis, key), source)
+        if not matching_steps(axis, exclusion.when):
+            pairs = ", ".join(f"{key}={shown(plain_value(choices[key][0]))}" for key in named)
+            raise source.error(
+                exclusion.at, f"exclude: zip never has {pairs} together, so nothing is excluded"
+            )
+
+
+def _must_be_known(key: str, nodes: Sequence[Node], column: Sequence[Value], source: YamlFile) -> None:
+    values = {same_value(value): shown(value) for value in column}
+    for node in nodes:
+        value = plain_value(node)
+        if same_value(value) in values:
             continue
-        for entry in named:
-            column = axis.keys.index(entry.key)
-            values = list({same_value(step[column]): shown(step[column]) for step in axis.steps}.values())
-            if same_value(point.values[entry.key]) not in {same_value(step[column]) for step in axis.steps}:
-                found = shown(point.values[entry.key])
-                near = nearest_key(found, values)
-                raise source.error(
-                    entry.node.at,
-                    f"exclude: {entry.key} is never {found}, so nothing is excluded; "
-                    f"expected one of: {', '.join(values[:10])}{', …' if len(values) > 10 else ''}",
-                    f"did you mean {near}?" if near else None,
-                )
-        if together:
-            pairs = ", ".join(f"{entry.key}={shown(point.values[entry.key])}" for entry in named)
-            raise source.error(entries.at, f"exclude: zip never has {pairs} together, so nothing is excluded")
+        found, expected = shown(value), list(values.values())
+        near = nearest_key(found, expected)
+        raise source.error(
+            node.at,
+            f"exclude: {key} is never {found}, so nothing is excluded; "
+            f"expected one of: {', '.join(expected[:10])}{', …' if len(expected) > 10 else ''}",
+            f"did you mean {near}?" if near else None,
+        )
 
 
-def matching_steps(axis: Axis, point: Point) -> list[int]:
-    """Return the steps of an axis that match a point; all if the point has none of the axis's keys."""
-    named = [
-        (column, same_value(point.values[key])) for column, key in enumerate(axis.keys) if key in point.values
-    ]
+def matching_steps(axis: Axis, when: Mapping[str, frozenset[str]]) -> list[int]:
+    """Return the steps of an axis that have, for each of its keys in ``when``, one of the values there."""
+    named = [(column, when[key]) for column, key in enumerate(axis.keys) if key in when]
     return [
         number
         for number, step in enumerate(axis.steps)
-        if all(same_value(step[column]) == wanted for column, wanted in named)
+        if all(same_value(step[column]) in wanted for column, wanted in named)
     ]

@@ -232,6 +232,24 @@ def test_exclude_takes_lists_of_values() -> None:
         sweep_of(text + "exclude: [{seed: []}]\n")
 
 
+@pytest.mark.parametrize("section", ["zip", "matrix"])
+def test_lists_over_several_keys_are_not_multiplied(section: str) -> None:
+    steps, gone = list(range(20)), list(range(0, 20, 2))
+    text = f"{section}: {{{', '.join(f'{key}: {steps}' for key in 'abc')}}}\n"
+    some = f"exclude: [{{{', '.join(f'{key}: {gone}' for key in 'abc')}}}]\n"
+    grid = parse_grid(f"{HEAD}base: {{seed: 0}}\n{text}{some}", "grid.yaml")
+    assert len(grid.exclude) == 1
+    if section == "zip":
+        assert [run.point["a"] for run in expand(grid).runs] == list(range(1, 20, 2))
+
+
+def test_every_value_of_a_list_in_exclude_must_be_one_of_its_key() -> None:
+    text = "base: {seed: 0}\nzip: {a: [1, 2, 3], b: [x, y, x]}\n"
+    with pytest.raises(GridError, match="b is never z"):
+        sweep_of(text + "exclude: [{a: [1, 2], b: [x, y, z]}]\n")
+    assert [run.point["a"] for run in sweep_of(text + "exclude: [{a: [1, 3], b: [x, y]}]\n").runs] == [2]
+
+
 def test_a_list_that_is_a_value_is_one_in_exclude() -> None:
     text = "base: {x: 1}\nmatrix: {layers: [[1, 2], 1, 2], seed: [0]}\n"
     assert [run.point["layers"] for run in sweep_of(text + "exclude: [{layers: [1, 2]}]\n").runs] == [1, 2]
