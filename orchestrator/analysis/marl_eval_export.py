@@ -70,7 +70,7 @@ def write(collected: Collected, sweep_dir: SweepDir) -> Export:
 
 
 def export(collected: Collected, absolute: Mapping[str, Evaluation], *, again: str) -> Export:
-    """Export every run that counts and was evaluated in training.
+    """Export every run that counts and has evaluations in training, or the ``return`` of a program without.
 
     ``absolute``: by run_id, the evaluation that is its absolute metric. ``again``: the command that evaluates
     best policies anew.
@@ -196,7 +196,7 @@ def _named(collected: Collected) -> dict[tuple[str, str], ExportNames]:
 
 @dataclass(frozen=True)
 class _Step:
-    """An evaluation in training: frames and seconds so far, and the mean return of its episodes."""
+    """An evaluation in training, or what stands for one: frames and seconds so far, and the mean return."""
 
     frames: int
     seconds: float | None
@@ -251,7 +251,11 @@ def _series(collected: Collected, rows: Iterable[Mapping[str, Any]]) -> dict[tup
 
 
 def _evaluated(trainer: str | None) -> list[str]:
-    """Return the metrics of an evaluated policy; returns collected with exploration are none of them."""
+    """Return the metrics that may stand for evaluations, best first.
+
+    They are those of evaluated policies, and a program's ``return`` in training: many programs have no other,
+    and would be left out. Returns that this program's trainers collect with exploration are none of them.
+    """
     return [name for name in returns_of(trainer) if not may_lack_episodes(name)]
 
 
