@@ -54,7 +54,7 @@ class Improvement:
 
     Over several ``tasks`` it is the mean of theirs. No interval below five seeds of either in a task.
     ``chance``: p-value of the wins and losses, corrected for the page; ``None`` where the pair was not
-    tested. ``times``: what the p-value of a pair is multiplied by at least, if it is the last to be decided.
+    tested. ``least``: the lowest that it could have been with so many seeds, given all other p-values.
     """
 
     tasks: tuple[str, ...]
@@ -64,17 +64,16 @@ class Improvement:
     low: float | None
     high: float | None
     chance: float | None = None
-    times: float = 1.0
+    least: float = 0.0
 
     @property
     def beyond_chance(self) -> bool | None:
-        """Whether they differ by more than luck; ``None`` where no pair with so few seeds could show it."""
+        """Whether they differ by more than luck; ``None`` where so few seeds could not show it."""
         if self.chance is None:
             return None
         if self.chance <= LEVEL:
             return True
-        least = least_chance([(len(self.better.scores[t]), len(self.other.scores[t])) for t in self.tasks])
-        return None if least * self.times > LEVEL else False
+        return None if self.least > LEVEL else False
 
     def __str__(self) -> str:
         interval = "" if self.low is None else f" [{self.low:.2f}, {self.high:.2f}]"
@@ -171,12 +170,12 @@ class Page:
         if at < 0 or at != same:
             return replace(pair, chance=None)
         family = self._test.families[at]
-        times: float = family.times
-        if one and other:
-            chance = family.pair(pair.chance)
-        else:
-            chance, times = family.against_first()[max(one, other) - 1], min(times, family.times_of_lead)
-        return replace(pair, chance=self._test.corrected(at, chance), times=len(self.families) * times)
+        among = bool(one and other)
+        chance = family.pair(pair.chance) if among else family.against_first()[max(one, other) - 1]
+        sizes = [(len(pair.better.scores[task]), len(pair.other.scores[task])) for task in pair.tasks]
+        least = family.least(least_chance(sizes), of_first=not among)
+        corrected, lowest = (self._test.corrected(at, own) for own in (chance, least))
+        return replace(pair, chance=corrected, least=lowest)
 
 
 # Tasks, number and side of a variant.

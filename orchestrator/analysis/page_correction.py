@@ -16,6 +16,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+
+from orchestrator.analysis.significance import least_alike
 
 
 def any_pair(members: int, chance: float) -> float:
@@ -55,6 +58,15 @@ class FamilyTest:
         lead = max(self.alike, self.times_of_lead * max(self.chances)) if self.first else math.inf
         return [min(lead, self.pair(chance)) for chance in self.chances]
 
+    def least(self, chance: float, *, of_first: bool) -> float:
+        """Return the lowest p-value of a pair whose own is at least ``chance``, given the other pairs.
+
+        ``of_first``: whether the first variant is one of the two, which may lead.
+        """
+        times = min(self.times, self.times_of_lead) if of_first else self.times
+        together = any_pair(self.members, min(chance, *self.chances))
+        return max(least_alike(together) if self.members > 2 else 0.0, times * chance)
+
 
 @dataclass(frozen=True)
 class PageTest:
@@ -62,19 +74,27 @@ class PageTest:
 
     families: tuple[FamilyTest, ...]
 
+    @cached_property
+    def _twos(self) -> list[tuple[int, float]]:
+        """The families of two variants with their p-values, the lowest first."""
+        twos = [(at, one.chances[0]) for at, one in enumerate(self.families) if one.members == 2]
+        return sorted(twos, key=lambda one: one[1])
+
     def corrected(self, family: int, chance: float) -> float:
         """Correct a p-value of this family for the other ones.
 
         Families of two variants, which have one pair, are taken by Holm's method; as long as one is not told
-        apart, what follows has no more than an equal share.
+        apart, what follows has no more than an equal share. The family's own p-value is not read, so that
+        ``chance`` may be one that it could have had.
         """
-        twos = {at: one.chances[0] for at, one in enumerate(self.families) if one.members == 2}
         least, left = 0.0, len(self.families)
         found = left * chance
-        for at in sorted(twos, key=twos.__getitem__):
+        for at, other in self._twos:
             if at == family:
+                continue
+            least = max(least, left * other)
+            if least >= found:
                 break
-            least = max(least, left * twos[at])
             left -= 1
             found = min(found, max(least, left * chance))
         return min(1.0, found)

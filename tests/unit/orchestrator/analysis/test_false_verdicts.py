@@ -13,7 +13,7 @@ from scipy.stats import binom
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.compare import compare_by
 from orchestrator.analysis.compare.wording import verdict
-from orchestrator.analysis.improvement import standing
+from orchestrator.analysis.improvement import Improvement, standing
 from orchestrator.analysis.report.tables import improvement_table
 from orchestrator.analysis.significance import FEW_SEEDS, LEVEL
 from orchestrator.analysis.stats import final_returns, groups
@@ -196,3 +196,22 @@ def test_what_is_clear_is_told_on_a_page_of_any_length() -> None:
     page = {f"t{task}": apart for task in range(520)}
     pairs = standing(finals_of(page), overall=False, intervals=False).pairs
     assert {one.beyond_chance for one in pairs} == {True}
+
+
+def test_seeds_are_not_too_few_once_the_other_tasks_are_told_apart() -> None:
+    """By Holm's method the last of seven pairs is multiplied by 1, of which five seeds are enough."""
+    apart, near = [np.arange(12.0), np.arange(12.0) + 20], [np.arange(5.0), np.arange(5.0) + 2.5]
+    last = [pair for pair in _of_tasks([apart] * 6 + [near]) if pair.tasks == ("t6",)]
+    assert [one.beyond_chance for one in last] == [False]
+    assert [one.beyond_chance for one in _of_tasks([near] * 7)] == [None] * 7
+
+
+def test_seeds_are_too_few_where_all_variants_together_cannot_be_told_from_equals() -> None:
+    """Nine seeds would be enough for a pair of 520 tasks, but not for the test of three variants together."""
+    close = [np.arange(9.0) + by for by in range(3)]
+    assert {one.beyond_chance for one in _of_tasks([close] * 520)} == {None}
+
+
+def _of_tasks(panels: Sequence[Sequence[Floats]]) -> Sequence[Improvement]:
+    page = {f"t{number}": panel for number, panel in enumerate(panels)}
+    return standing(finals_of(page), overall=False, intervals=False).pairs
