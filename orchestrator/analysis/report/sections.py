@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count, islice
 
@@ -59,6 +59,7 @@ from orchestrator.analysis.verdict.leaders import countable
 from orchestrator.core.labels import labeller
 from orchestrator.core.progress import counted
 from orchestrator.planning.throughput.measure import PROVISIONAL
+from orchestrator.rundir import SweepDir
 
 # Most runs that a browser sorts and filters without a pause; results.csv has all.
 _MOST_ROWS = 1000
@@ -67,8 +68,9 @@ _MOST_MISSING = 200
 _MOST_DRAWN = 120
 _MOST_LOSSES = 6
 _MOST_WARNINGS = 100
-# Most characters of a sweep's grid.
+# Most characters of a sweep's grid, and of all grids of a page.
 _MOST_GRID = 20_000
+_ALL_GRIDS = 200_000
 
 
 def sections(data: ReportData) -> list[Section]:
@@ -380,14 +382,19 @@ def _runs(data: ReportData) -> Section:
 
 def _provenance(data: ReportData) -> Section:
     told = tables.provenance_table(data.by_sweep)
-    blocks: list[Block] = [Text("No run is finished.") if told is None else told]
-    for sweep_dir in data.sweep_dirs:
+    first = Text("No run is finished.") if told is None else told
+    return Section("provenance", "Provenance", (first, *grids(data.sweep_dirs)))
+
+
+def grids(sweep_dirs: Sequence[SweepDir]) -> Iterator[FoldedText]:
+    """Yield the sweeps' grids: of long ones the beginning, with the path of the whole."""
+    most = min(_MOST_GRID, _ALL_GRIDS // max(1, len(sweep_dirs)))
+    for sweep_dir in sweep_dirs:
         if (grid := sweep_dir.latest_grid()) is not None:
             number, whole = grid
-            if len(shown := whole[:_MOST_GRID]) < len(whole):
-                shown += f"\n… {sweep_dir.latest_grid_path()} has {len(whole) - len(shown):,} characters more"
-            blocks.append(FoldedText(f"Grid of {sweep_dir.name} (as submitted, number {number})", shown))
-    return Section("provenance", "Provenance", tuple(blocks))
+            if len(shown := whole[:most]) < len(whole):
+                shown += f"\n… {sweep_dir.latest_grid_path()} has {len(whole) - most:,} characters more"
+            yield FoldedText(f"Grid of {sweep_dir.name} (as submitted, number {number})", shown)
 
 
 SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,9 @@ from orchestrator.analysis.report import room
 from orchestrator.analysis.report.blocks import Cell, Folded, Gallery, Section, Table, Text, columns
 from orchestrator.analysis.report.plotting import Picture
 from orchestrator.analysis.report.room import fitted
+from orchestrator.analysis.report.sections import grids
 from orchestrator.analysis.report.vector import Vector
+from orchestrator.rundir import SweepDir
 
 
 def table(rows: int, letters: int, most: int = 300) -> Table:
@@ -57,6 +60,19 @@ def test_the_table_of_runs_has_a_room_of_its_own() -> None:
 def test_what_fits_is_left_as_it_is() -> None:
     found = sections(table(3, 10), Gallery((drawn("a", 1000),)), Text("x"))
     assert list(fitted(found)) == found
+
+
+def test_grids_of_many_sweeps_share_a_room(tmp_path: Path) -> None:
+    sweeps = [SweepDir(tmp_path, f"s{number}") for number in range(100)]
+    for sweep in sweeps:
+        sweep.create()
+        sweep.record_grid("base: " + "x" * 30_000)
+    (alone,) = grids(sweeps[:1])
+    several = list(grids(sweeps))
+    assert 20_000 < len(alone.text) < 20_300
+    assert sum(len(one.text) for one in several) < 100 * 300 + 200_000
+    assert min(len(one.text) for one in several) > 2000
+    assert f"{sweeps[9].latest_grid_path()} has 28,006 characters more" in several[9].text
 
 
 def test_pictures_are_left_out_from_the_end_of_each_gallery(monkeypatch: pytest.MonkeyPatch) -> None:
