@@ -39,3 +39,28 @@ def test_names_of_keys_stay_where_values_alone_are_alike() -> None:
 
 def test_a_single_label_keeps_its_ends() -> None:
     assert fitted(["a level=1 task=t/one seed=0"], 8)[1] == {"a level=1 task=t/one seed=0": "a 1 …e 0"}
+
+
+def test_a_list_is_a_part_as_a_whole() -> None:
+    labels = [f"layers=[{width}, 64] algorithm=mappo" for width in (32, 64)]
+    title, texts = fitted(labels, 16)
+    assert title == "algorithm=mappo"
+    assert [*texts.values()] == ["layers=[32, 64]", "layers=[64, 64]"]
+
+
+def test_lists_of_the_same_items_stay_different() -> None:
+    labels = [f"v={value} algorithm=mappo" for value in ("[1, 2, 2, 3]", "[1, 2, 3]")]
+    assert [*fitted(labels, 16)[1].values()] == ["v=[1, 2, 2, 3]", "v=[1, 2, 3]"]
+    assert [*fitted(labels, 12)[1].values()] == ["[1, 2, 2, 3]", "[1, 2, 3]"]
+
+
+def test_text_with_spaces_and_equals_signs_stays_with_its_key() -> None:
+    labels = [f'mappo note={word} or b seed=0 of=["x=1", "y={word}"]' for word in ("one", "two")]
+    title, texts = fitted(labels, 30)
+    assert title == "mappo seed=0  note, of"
+    assert [*texts.values()] == ['one or b ["x=1", "y=one"]', 'two or b ["x=1", "y=two"]']
+
+
+def test_labels_that_would_be_alike_without_what_they_share_stay_whole() -> None:
+    assert fitted(["alpha beta", "beta alpha"], 9)[0] == ""
+    assert len({*fitted(["alpha beta", "beta alpha"], 9)[1].values()}) == 2
