@@ -1,7 +1,8 @@
 """Correct p-values of pairs for all comparisons of a page. Pure.
 
 Variants that are compared with each other form a family, one for each answer of the page. Three steps keep
-the chance of a false verdict on a page at the level, whichever variants are alike:
+the chance of a false verdict on a page at the level, whichever variants are alike, as far as alike variants
+have the same distribution of returns:
 
 - Families share the level equally. The share of a family of two variants that differ goes to the others.
 - Within a family all variants are tested together first. If they are not all alike, at most the pairs of all

@@ -282,9 +282,9 @@ _PAIRS = (
     "95 % interval by bootstrap over seeds, of that pair by itself; it says how often, not by how much. X "
     "has the highest interquartile mean of the variants with two thirds of the most seeds in its task or "
     "more, over all tasks it is the one that beats the others most often, and P the mean over tasks. Y are "
-    "the next ones, up to 50 of a task. More than luck: p is the chance of so many wins or losses between "
-    "variants that are alike, by tests of the ranks, corrected for all variants that are compared in all "
-    "tasks here, as X was picked from them; at most one page in twenty has a yes by luck. "
+    "the next ones, up to 50 of a task. More than luck: p is the higher p-value of two tests, corrected "
+    "for all that is compared, as X was picked from it. Where alike variants have the same "
+    "distribution of returns, at most one page in twenty has a yes by luck. "
     f"Variants with fewer than {FEW_SEEDS} seeds are left out."
 )
 
