@@ -20,6 +20,7 @@ from orchestrator.analysis.significance import (
     LEVEL,
     chance_alike,
     chance_of_wins,
+    chances_to_win,
     least_chance,
     wins,
 )
@@ -222,21 +223,10 @@ def by_wins(members: Sequence[Variant], tasks: Sequence[str]) -> list[Variant]:
     """Sort variants by how often they beat the others in these tasks, which all of them have; most first."""
     import numpy as np
 
-    often = np.sum([_chances_against_all(members, task) for task in tasks], axis=0).round(9)
+    if len(members) < 2:
+        return list(members)
+    often = np.sum([chances_to_win([one.scores[task] for one in members]) for task in tasks], axis=0).round(9)
     return [members[number] for number in np.argsort(-often, kind="stable")]
-
-
-def _chances_against_all(members: Sequence[Variant], task: str) -> Floats:
-    """Return for each variant the sum of its chances to win against each of the variants, itself included."""
-    import numpy as np
-
-    sizes = [len(one.scores[task]) for one in members]
-    values = np.concatenate([one.scores[task] for one in members])
-    order = np.argsort(values)
-    weights_below = np.concatenate([[0.0], np.cumsum(np.repeat(1 / np.array(sizes), sizes)[order])])
-    below, up_to = (weights_below[np.searchsorted(values[order], values, side)] for side in ("left", "right"))
-    won = (below + up_to) / 2  # ties count half
-    return np.array([own.mean() for own in np.split(won, np.cumsum(sizes)[:-1])])
 
 
 def _left_out(panels: Mapping[str, Sequence[Variant]], families: Sequence[Family]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from benchmarks.synthetic import create_sweep, finish, matrix_runs, training_rows
 from orchestrator.analysis.collect import collect
-from orchestrator.analysis.improvement import Improvement, probability_of_improvement, standing
+from orchestrator.analysis.improvement import Improvement, by_wins, probability_of_improvement, standing
 from orchestrator.analysis.significance import least_chance
 from orchestrator.analysis.stats import Final, final_returns, groups
 from orchestrator.analysis.variant_ranking import (
@@ -277,3 +277,11 @@ def test_sweeps_of_different_tasks_make_one_variant_and_of_the_same_task_two(res
     same = over_tasks(finals(results / "2", first, {("a", "x"): [1, 2]}))
     assert [one.label for one in same] == ["sweep0 x", "sweep0 w", "sweep1 x"]
     assert [(one.number, one.side) for one in same] == [(0, 0), (1, 0), (0, 1)]
+
+
+def test_by_wins_the_one_that_wins_most_often_is_first(results: Path) -> None:
+    low, mid, high = [0.0, 1, 2], [1.0, 2, 2], [2.0, 3, 9]
+    scores = {(task, name): own for task in "ab" for name, own in zip("xyz", (low, mid, high), strict=True)}
+    every = over_tasks(finals(results, scores))
+    assert [one.label for one in by_wins(every, "ab")] == ["z", "y", "x"]
+    assert by_wins(every[:1], "ab") == every[:1]
