@@ -60,9 +60,10 @@ class FamilyTest:
         return [min(lead, self.pair(chance)) for chance in self.chances]
 
     def least(self, chance: float, *, of_first: bool) -> float:
-        """Return the lowest p-value of a pair whose own is at least ``chance``, given the other pairs.
+        """Return the lowest p-value that a pair can have after correction, given the other pairs.
 
-        ``of_first``: whether the first variant is one of the two, which may lead.
+        ``chance``: the lowest p-value of the pair's own test. ``of_first``: whether the first variant is
+        one of the two, which may lead.
         """
         times = min(self.times, self.times_of_lead) if of_first else self.times
         together = any_pair(self.members, min(chance, *self.chances))

@@ -32,7 +32,7 @@ def without_return(number: int, trainer: str | None, logged: Iterable[str]) -> s
 def of_survey(sweep_dir: SweepDir, statuses: Mapping[str, RunStatus]) -> str:
     """Return the sentence for the finished runs of a survey, empty if all have a return.
 
-    Runs that diverged have one, and those whose folders are not here are not counted. Only the first of very
+    Runs that diverged have one, and runs without a folder here are not counted. Only the first of very
     many are read.
     """
     lacking = [one for one in statuses.values() if one.state is RunState.DONE and one.value is None]
