@@ -66,11 +66,11 @@ def cost_classes(finals: Sequence[Final], prices: Prices) -> list[CostClass]:
     """Return every class of two variants or more with a final return and a wall time, by task."""
     return [
         with_front(CostClass(task, members))
-        for task, members in rankable(finals, lambda final: _costed(final, prices))
+        for task, members in costed_classes(finals, lambda final: _costed(final, prices))
     ]
 
 
-def rankable(
+def costed_classes(
     finals: Sequence[Final], costed: Callable[[Final], Costed | None]
 ) -> Iterator[tuple[str, tuple[Costed, ...]]]:
     """Yield task and members of every class of two variants or more that can be ranked and have a cost."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.analysis.stats import Final
-from orchestrator.analysis.verdict.cost_front import CostClass, Costed, rankable, with_front
+from orchestrator.analysis.verdict.cost_front import CostClass, Costed, costed_classes, with_front
 from orchestrator.analysis.verdict.thresholds import TimeToThreshold
 
 
@@ -19,7 +19,7 @@ def threshold_classes(finals: Sequence[Final], times: Sequence[TimeToThreshold])
     """
     by_group = {id(one.group): one for one in times}
     found = []
-    for task, members in rankable(finals, lambda final: _costed(final, by_group.get(id(final.group)))):
+    for task, members in costed_classes(finals, lambda final: _costed(final, by_group.get(id(final.group)))):
         if all(one.censored for one in members):
             continue
         level = by_group[id(members[0].final.group)].threshold

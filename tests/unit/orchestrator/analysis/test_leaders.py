@@ -156,7 +156,7 @@ def test_equals_need_more_seeds_than_anybody_has() -> None:
 
 def test_without_a_spread_only_the_fewest_seeds_for_a_verdict_are_known() -> None:
     assert str(more_seeds([np.array([1.0])], [np.array([0.0])])) == "at least 4 more"
-    # Of three runs Hedges' factor is 0, whatever their returns.
+    # For three runs Hedges' factor is 0 and tells nothing of the effect.
     assert str(more_seeds([np.array([1000.0])], [np.array([1.0, 1.1])])) == "at least 4 more"
 
 

@@ -1,4 +1,4 @@
-"""A page keeps within its room, whatever it is about."""
+"""Limit the size of a page: rows of tables and pictures that fit into 3 MB."""
 
 from __future__ import annotations
 
