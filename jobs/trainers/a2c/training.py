@@ -56,7 +56,7 @@ class A2cUpdate(Update[A2cConfig]):
         logits, values = network(rollout.seen.flatten(0, 1))
         logs, entropy = network.log_probabilities(logits, rollout.actions.flatten(0, 1))
         each = (
-            -logs * gained.flatten() / network.returns.deviation,
+            -logs * self.standardized(gained.flatten()),
             (values - network.normalized_returns(returns)).square(),
             entropy,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,10 @@ from torch.nn import functional
 from jobs.trainers.actor_critic.config import PICTURES_AT_ONCE
 
 _CLIP = 5.0  # observations beyond so many standard deviations count as so many
-_LEAST_VARIANCE = 1e-2
+# Deviations below so many times the mean are rounding of single precision, whose numbers are 1.2e-7 apart.
+_ROUNDING = 1e-6
+# What was added to each variance in policies that were saved with a count of single precision.
+_ADDED_VARIANCE = 1e-2
 # Channels, kernel and stride.
 _CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 # Of the networks for pictures.
@@ -27,8 +30,19 @@ def at_once(rows: Tensor) -> int:
     return PICTURES_AT_ONCE if rows.dim() == 4 and rows.device.type == "cpu" else len(rows)
 
 
+def deviation_beside(mean: Tensor, variance: Tensor) -> Tensor:
+    """Return standard deviations, 0 where they are no more than the rounding of numbers of this mean."""
+    deviation = variance.sqrt()
+    return torch.where(deviation > _ROUNDING * mean.abs(), deviation, 0.0)
+
+
+def in_deviations(rows: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
+    """Return rows as distances from the mean in deviations: 0 where these are 0, as nothing tells a scale."""
+    return (rows - mean) * torch.where(deviation == 0, 0.0, 1 / deviation)
+
+
 class RunningMoments(nn.Module):
-    """Mean and variance of all rows (R, W) so far, column by column."""
+    """Mean and variance of all rows (R, W) so far, column by column; both are 0 before the first."""
 
     mean: Tensor
     variance: Tensor
@@ -37,8 +51,8 @@ class RunningMoments(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.register_buffer("mean", torch.zeros(width))
-        self.register_buffer("variance", torch.ones(width))
-        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("variance", torch.zeros(width))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
 
     @torch.no_grad()
     def update(self, rows: int, mean: Tensor, variance: Tensor) -> None:
@@ -51,8 +65,23 @@ class RunningMoments(nn.Module):
 
     @property
     def deviation(self) -> Tensor:
-        """Standard deviation, never 0."""
-        return (self.variance + _LEAST_VARIANCE).sqrt()
+        """Standard deviation; 0 in columns that are constant but for rounding."""
+        return deviation_beside(self.mean, self.variance)
+
+    def normalized(self, rows: Tensor) -> Tensor:
+        """Return rows in deviations from their mean."""
+        return in_deviations(rows, self.mean, self.deviation)
+
+    def restored(self, rows: Tensor) -> Tensor:
+        """Invert :meth:`normalized`; the mean in constant columns."""
+        return rows * self.deviation + self.mean
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        """Load as PyTorch does; a policy with the former floor keeps the deviations it was trained with."""
+        count = state_dict.get(f"{prefix}count")
+        if count is not None and count.is_floating_point():
+            state_dict[f"{prefix}variance"] = state_dict[f"{prefix}variance"] + _ADDED_VARIANCE
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
 
 class ActorCritic(nn.Module):
@@ -94,7 +123,7 @@ class ActorCritic(nn.Module):
         """Return observations in deviations from their mean, pictures as the body prepares them."""
         if self.seen is None:
             return self.body.prepared(observations) if isinstance(self.body, Pictures) else observations
-        return ((observations - self.seen.mean) / self.seen.deviation).clamp(-_CLIP, _CLIP)
+        return self.seen.normalized(observations).clamp(-_CLIP, _CLIP)
 
     @torch.no_grad()
     def act(self, observations: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -122,11 +151,11 @@ class ActorCritic(nn.Module):
 
     def in_rewards(self, values: Tensor) -> Tensor:
         """Return normalized values in units of rewards."""
-        return values * self.returns.deviation + self.returns.mean
+        return self.returns.restored(values)
 
     def normalized_returns(self, returns: Tensor) -> Tensor:
         """Invert :meth:`in_rewards`."""
-        return (returns - self.returns.mean) / self.returns.deviation
+        return self.returns.normalized(returns)
 
 
 def mlp(width: int, hidden: Sequence[int]) -> tuple[nn.Module, int]:

@@ -10,7 +10,12 @@ from torch import Tensor
 
 from jobs.trainers.actor_critic.config import ActorCriticConfig
 from jobs.trainers.actor_critic.group import Group
-from jobs.trainers.actor_critic.networks import ActorCritic, RunningMoments
+from jobs.trainers.actor_critic.networks import (
+    ActorCritic,
+    RunningMoments,
+    deviation_beside,
+    in_deviations,
+)
 from jobs.trainers.actor_critic.rollout import Rollout
 
 C = TypeVar("C", bound=ActorCriticConfig)
@@ -54,6 +59,15 @@ class Update(Generic[C]):
         mean = torch.stack(losses).mean(0)
         self.group.average([mean])
         return mean.tolist()
+
+    def standardized(self, gained: Tensor) -> Tensor:
+        """Return advantages (R) in deviations from their mean, both of all processes' rows.
+
+        Neither the scale of rewards nor an error that all values share is left in them. Advantages that are
+        alike but for the rounding of returns are 0.
+        """
+        _, mean, variance = self.group.moments(gained)
+        return in_deviations(gained, mean, deviation_beside(self.network.returns.mean, variance))
 
     def saw(self, observations: Tensor) -> None:
         """Take the observations of a rollout (R, *S) into the network's moments, if it has any."""

@@ -78,9 +78,10 @@ class ImpalaUpdate(Update[ImpalaConfig]):
                 )
             )
             self.take_in(network.returns, returns[:, None])
+            gained = self.standardized(gained)
             change = logs - rollout.logs.flatten()
         each = (
-            -logs * gained / network.returns.deviation,
+            -logs * gained,
             (values - network.normalized_returns(returns)).square(),
             entropy,
             change.exp() - 1 - change,

@@ -54,9 +54,8 @@ class PpoUpdate(Update[PpoConfig]):
         returns = (gained + rollout.values).flatten()
         seen, actions = rollout.seen.flatten(0, 1), rollout.actions.flatten(0, 1)
         self.take_in(network.returns, returns[:, None])
-        targets, logs, gained = network.normalized_returns(returns), rollout.logs.flatten(), gained.flatten()
-        _, mean, variance = self.group.moments(gained)
-        gained = (gained - mean) / (variance.sqrt() + 1e-8)
+        targets, logs = network.normalized_returns(returns), rollout.logs.flatten()
+        gained = self.standardized(gained.flatten())
         rows = (network.prepared(seen), actions, logs, gained, targets)
         losses = []
         for _ in range(config.epochs):
