@@ -27,7 +27,7 @@ from jobs.cloud.delivery import Courier, Delivery
 from jobs.cloud.store import open_store
 from jobs.training import provenance
 from jobs.training.process_tree import die_with_parent
-from jobs.worker.assignment import find_job, pool_of
+from jobs.worker.assignment import find_job, pool_of, submission_of
 from jobs.worker.scheduler_job import MAILBOX_VARIABLE, VARIABLES
 from jobs.worker.signals import STOP_SIGNALS
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
@@ -37,12 +37,15 @@ from orchestrator.rundir import Event, SweepDir
 from orchestrator.rundir.handover import Handover, JobFiles, WorkerEnd
 from orchestrator.rundir.holder import JOB_VARIABLE
 from orchestrator.rundir.journal import CLAIMED, ENDED
+from orchestrator.rundir.ledger_entries import obtained_prices
 from orchestrator.rundir.plain_files import open_to_write, read_plain
 from orchestrator.rundir.synced import require_own
 
 _POLL_S = 0.2
 # Between two looks at the job's progress.
 _LOOK_S = 2.0
+# Results are waited for this long whatever the budget: home exchanges more often.
+_LEAST_HOLD_S = 60.0
 # For a last delivery after a signal during the hold.
 _LAST_S = 15.0
 _INTERRUPTED, _KILLED = 130, 128 + signal.SIGKILL
@@ -155,8 +158,17 @@ class Instance:
         ended = self._ended_before() or WorkerEnd(exit_code=self._work(), time=time.time())
         remove_scripts(_SCRIPTS, os.environ, self._secrets)
         # By the time of the end: one that is begun again holds no longer for it.
-        self._hold_on(ended, min(self._hold, max(0.0, ended.time + self._hold - time.time())))
+        self._hold_on(ended, max(0.0, min(ended.time + self._hold, self._paid_until()) - time.time()))
         return ended.exit_code
+
+    def _paid_until(self) -> float:
+        """Return until when the job's share of the budget pays for the wait for its results."""
+        allowance, submission = self._job.allowance, submission_of(self._sweep, self._job)
+        if allowance is None:
+            return math.inf
+        price = obtained_prices(self._sweep.read_ledger(strict=False)).get(self._job.token)
+        paid = submission.cost.lifetime(allowance, price) - (submission.cost.idle or 0.0)
+        return max(submission.time + paid, time.time() + _LEAST_HOLD_S)
 
     def _ended_before(self) -> WorkerEnd | None:
         try:

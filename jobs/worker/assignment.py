@@ -18,10 +18,11 @@ from orchestrator.rundir.ledger_entries import (
     MemoryEntry,
     RetryEntry,
     SubmissionEntry,
-    SubmittedJob,
     jobs_of,
+    obtained_prices,
     submissions,
 )
+from orchestrator.rundir.submitted import SubmittedJob
 
 # Runs held by others are looked at this often, and given up when nothing changed for so long. A worker killed
 # a moment ago seems to hold its runs until the kernel has ended them all.
@@ -49,17 +50,21 @@ class Decisions:
     """The ledger's cancellations and retries, read entry by entry as they come.
 
     ``submission`` is the number of the entry of the reader's job, ``last`` that of the last entry read.
+    ``prices``: of the machines obtained for jobs, by token.
     """
 
     def __init__(self, sweep: SweepDir, submission: int) -> None:
         self._sweep, self._submission, self.last = sweep, submission, 0
+        self.prices: dict[str, float] = {}
         self.cancelled: set[str] = set()
         self.retried: dict[str, int] = {}
         self.given_away: set[str] = set()
 
     def refresh(self) -> None:
         """Read the entries added since the last time. A damaged entry decides nothing."""
-        for entry in self._sweep.read_ledger(after=self.last, strict=False):
+        new = self._sweep.read_ledger(after=self.last, strict=False)
+        self.prices |= obtained_prices(new)
+        for entry in new:
             self.last = max(self.last, entry.number)
             self._apply(entry)
 

@@ -11,16 +11,21 @@ _TO_LEAVE_SHARE, _TO_LEAVE_S = 0.05, 30.0
 
 
 class BudgetShare:
-    """``seconds`` that the job may work, less those ``worked`` before it was requeued.
+    """``seconds`` that the job may work, less those ``worked`` before: until it was requeued, or since its
+    machine was rented.
 
     Without ``seconds`` there is no limit.
     """
 
     def __init__(self, seconds: float | None, worked: float = 0.0) -> None:
+        self._began = time.monotonic() - worked
+        self.limit(seconds)
+
+    def limit(self, seconds: float | None) -> None:
+        """Set the share anew: its machine is dearer than planned."""
         self._seconds = seconds
-        left = float("inf") if seconds is None else seconds - worked
-        to_leave = 0.0 if seconds is None else min(_TO_LEAVE_S, _TO_LEAVE_SHARE * seconds)
-        self._ends = time.monotonic() + left - to_leave
+        left = float("inf") if seconds is None else seconds - min(_TO_LEAVE_S, _TO_LEAVE_SHARE * seconds)
+        self._ends = self._began + left
 
     def has_time_for(self, seconds: float) -> bool:
         """Whether this many seconds of work are paid for."""

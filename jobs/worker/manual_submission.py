@@ -17,7 +17,8 @@ from orchestrator.core import hardware
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Job, Resources, Run, Size
 from orchestrator.rundir import IndexRow, SweepDir
-from orchestrator.rundir.ledger_entries import SubmissionEntry, SubmittedJob, submissions
+from orchestrator.rundir.ledger_entries import SubmissionEntry, submissions
+from orchestrator.rundir.submitted import SubmittedJob
 
 # The first line of a grid that this module wrote; such a grid grows with every call.
 _MARK = "# Points that were trained by hand"

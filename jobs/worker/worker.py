@@ -47,6 +47,7 @@ from orchestrator.core.errors import DamagedFileError, OrchestrateError, Storage
 from orchestrator.core.types import Job, Reason, RunState
 from orchestrator.rundir import Event, Holder, Journal, Lease, SweepDir, tidy_finished
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
+from orchestrator.rundir.ledger_entries import SubmissionEntry
 from orchestrator.rundir.synced import require_own
 
 _POLL_S = 0.1
@@ -61,12 +62,14 @@ class Worker:
 
     def __init__(self, sweep: SweepDir, job: Job, journal: Journal, scheduler_job: SchedulerJob) -> None:
         self._sweep, self._job, self._journal, self._scheduler_job = sweep, job, journal, scheduler_job
-        self._budget = BudgetShare(job.allowance, journal.read().worked() if job.allowance else 0.0)
+        submission = submission_of(sweep, job)
+        self._cost = submission.cost
+        self._budget = BudgetShare(job.allowance, _used(job, submission, journal))
         self._reservations = CoreReservations()
         self._slots = Slots(job, own_cores(job, self._reservations))
         self._agents = Agents(job.resources.nodes - 1)
         self._children: dict[int, RunHandle] = {}
-        self._decisions = Decisions(sweep, submission_of(sweep, job).number)
+        self._decisions = Decisions(sweep, submission.number)
         self._sizes = pool_of(sweep, job)
         self._assignment = Assignment(sweep, self._sizes, self._decisions)
         self._preloaded: set[str] = set()
@@ -224,6 +227,9 @@ class Worker:
             self._unpaid_signalled = True
             self._signal_runs(self.exit.shutdown.unpaid_altogether(self._budget.why))
         self._decisions.refresh()
+        if self._job.allowance is not None:
+            price = self._decisions.prices.get(self._job.token)
+            self._budget.limit(self._cost.allowance(self._cost.lifetime(self._job.allowance, price)))
         for child in self._children.values():
             if child.run_id in self._decisions.cancelled and not child.cancelled:
                 child.cancelled = True
@@ -341,6 +347,15 @@ class Worker:
         except StorageError as error:
             self.exit.storage_error = f"{error}; {error.hint}"
             self._unwritten = [event for event in self._unwritten if event.kind != PROGRESS]
+
+
+def _used(job: Job, submission: SubmissionEntry, journal: Journal) -> float:
+    """Return the seconds of its share that a job has used: a rented machine's count from its request."""
+    if job.allowance is None:
+        return 0.0
+    if submission.cost.hold is not None:
+        return max(0.0, time.time() - submission.time)
+    return journal.read().worked()
 
 
 def work(results: Path, name: str, token: str) -> int:

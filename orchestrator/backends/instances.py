@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Protocol
@@ -81,8 +81,8 @@ class Instances(Protocol):
         """Return the id of a job with an unrecorded launch, if it exists."""
         ...
 
-    def standing_of(self, ids: Sequence[str]) -> dict[str, InstanceState]:
-        """Return the states of these jobs' instances."""
+    def standing_of(self, ids: Sequence[str], found: Mapping[str, Instance]) -> dict[str, InstanceState]:
+        """Return the states of these jobs' instances, of which :meth:`up` has ``found`` these."""
         ...
 
     def up(self, ids: Sequence[str]) -> dict[str, Instance]:
@@ -99,6 +99,10 @@ class Instances(Protocol):
 
     def launch_failure(self, job_id: str) -> str | None:
         """Return why a job's launch failed; ``None`` if it did not, or that is unknown."""
+        ...
+
+    def launch_over(self, job_id: str) -> float | None:
+        """Return when a job's launch failed or was cancelled (epoch seconds); ``None`` if that is unknown."""
         ...
 
     def over(self, job_id: str) -> str | None:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.backends.instances import Instances, InstanceState, instances_of
+from orchestrator.backends.instances import Instance, Instances, InstanceState, instances_of
+from orchestrator.control.instance_records import InstanceRecords
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import count
 from orchestrator.core.ssh import failure
@@ -136,17 +137,23 @@ def exchange(sweep: SweepDir, not_within: float = EXCHANGE_S, *, orphans: bool =
     jobs = [job for job in sent_jobs(sweep) if since_exchange(sweep, job.token) > not_within]
     try:
         standing: dict[str, InstanceState] = {}
+        up: dict[str, Instance] = {}
         for kind in {job.backend for job in jobs}:
             own = [job.job_id for job in jobs if job.backend == kind]
-            standing |= instances_of(kind).standing_of(own)
+            up |= instances_of(kind).up(own)
+            standing |= instances_of(kind).standing_of(own, up)
     except OrchestrateError as error:
         done.problems.append(str(error))
         return done
+    records = InstanceRecords(sweep)
     for job in jobs:
         with turn_to_exchange(sweep, job.token) as mine:
             if mine:
                 try:
-                    _settle(job, standing[job.job_id], done, orphans)
+                    if (found := up.get(job.instance)) is not None:
+                        records.machine(job.token, found)
+                    machine = _Machine(job, found, records)
+                    _settle(job, machine, standing[job.job_id], done, orphans)
                 except OrchestrateError as error:
                     job.cloud.doubt(job.job_id)
                     done.add(job, str(error))
@@ -163,14 +170,32 @@ def drain_instances(sweep: SweepDir, patience: float) -> Iterator[ExchangeReport
         time.sleep(1)
 
 
-def _settle(job: ActiveInstance, standing: InstanceState, done: ExchangeReport, orphans: bool) -> None:
+@dataclass(frozen=True)
+class _Machine:
+    """A job's machine and its record. ``instance``: as its backend has it, ``None`` if it does not exist."""
+
+    job: ActiveInstance
+    instance: Instance | None
+    records: InstanceRecords
+
+    def take_down(self, said: str | None) -> None:
+        """Terminate it, and record its end. ``said``: how its job ended, if it ended by itself."""
+        job = self.job
+        job.cloud.take_down(job.job_id, said)
+        over = job.cloud.launch_over(job.job_id) if self.instance is None else None
+        self.records.end(job.token, observed=self.instance is not None, launch_over=over)
+
+
+def _settle(
+    job: ActiveInstance, machine: _Machine, standing: InstanceState, done: ExchangeReport, orphans: bool
+) -> None:
     """Advance the job as far as possible now; the order loses nothing at any interruption."""
     condemned = condemned_at(job.sweep, job.token) is not None
     if standing is InstanceState.ORPHAN:
         standing = InstanceState.ORPHAN if _never_began(job, condemned) else InstanceState.UP
     if standing in (InstanceState.STARTING, InstanceState.ORPHAN):
         if condemned or (orphans and standing is InstanceState.ORPHAN):
-            _give_back(job, done)
+            _give_back(job, machine, done)
         return
     if standing is InstanceState.STOPPED:
         done.add(job, f"is stopped, with what is not here yet: {job.cloud.RESTART.format(job.instance)}")
@@ -187,7 +212,7 @@ def _settle(job: ActiveInstance, standing: InstanceState, done: ExchangeReport, 
                 return
             _keep_words(job)
         said = said or _unsaid(job)
-    job.cloud.take_down(job.job_id, said)
+    machine.take_down(said)
     if not whole and not _from_store(job, done):
         return
     _close(job, said)
@@ -207,10 +232,10 @@ def _never_began(job: ActiveInstance, condemned: bool) -> bool:
     return not job.sweep.has_begun(job.token) and job.cloud.never_sent(job.job_id)
 
 
-def _give_back(job: ActiveInstance, done: ExchangeReport) -> None:
+def _give_back(job: ActiveInstance, machine: _Machine, done: ExchangeReport) -> None:
     """Take down an instance that never got its job."""
     said = job.cloud.launch_failure(job.job_id)
-    job.cloud.take_down(job.job_id, said)
+    machine.take_down(said)
     _close(job, said)
     discard(job.sweep, job.token)
     done.settle(job)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from orchestrator.backends.instances import Instance, RecordedState, instances_of
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.formatting import moment
+from orchestrator.planning.accounts import price_of
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.ledger_entries import jobs_of
+from orchestrator.rundir.ledger_entries import SubmissionEntry, jobs_of, obtained_prices
 from orchestrator.rundir.parcel import condemned_at, unpacked
 from orchestrator.rundir.synced import copy_of
 
@@ -20,7 +22,9 @@ _SAVING_S = 60.0
 
 @dataclass(frozen=True)
 class InstanceCost:
-    """An instance of a backend that is up; ``warning``: what its user must know, empty for nothing."""
+    """An instance of a backend that is up, since its request and at its job's price; ``warning``: what its
+    user must know, empty for nothing.
+    """
 
     backend: str
     instance: Instance
@@ -82,15 +86,27 @@ def instance_costs(sweep: SweepDir) -> list[InstanceCost | UnknownCost]:
     """Return every instance of the sweep that is up, unrecorded ones too; or why it is unknown."""
     left = set() if copy_of(sweep) is not None else set(unpacked(sweep))
     ids: dict[str, dict[str, str]] = {}
-    for entry, job in jobs_of(sweep.read_ledger()) if left else ():
+    entries: dict[str, SubmissionEntry] = {}
+    ledger = sweep.read_ledger() if left else []
+    for entry, job in jobs_of(ledger):
         if job.token in left:
             known = entry.job_ids.get(job.token)
             job_id = known or instances_of(entry.backend).unrecorded_id(sweep, job.token)
             ids.setdefault(entry.backend, {})[job.token] = job_id
-    return sorted((one for kind, own in ids.items() for one in _costs(sweep, own, kind)), key=str)
+            entries[job.token] = entry
+    obtained = obtained_prices(ledger)
+
+    def charged(token: str, one: Instance) -> Instance:
+        price = price_of(entries[token], obtained.get(token), one.price_per_hour)
+        since = min(entries[token].time, one.since or math.inf)
+        return replace(one, price_per_hour=price, since=since)
+
+    return sorted((one for kind, own in ids.items() for one in _costs(sweep, own, kind, charged)), key=str)
 
 
-def _costs(sweep: SweepDir, ids: Mapping[str, str], kind: str) -> list[InstanceCost | UnknownCost]:
+def _costs(
+    sweep: SweepDir, ids: Mapping[str, str], kind: str, charged: Callable[[str, Instance], Instance]
+) -> list[InstanceCost | UnknownCost]:
     cloud = instances_of(kind)
     try:
         up = cloud.up(list(ids.values()))
@@ -99,7 +115,8 @@ def _costs(sweep: SweepDir, ids: Mapping[str, str], kind: str) -> list[InstanceC
     except OrchestrateError as error:
         return [UnknownCost(kind, tuple(map(cloud.instance_of, ids.values())), str(error))]
     return [
-        InstanceCost(kind, one, _warning(sweep, token, one, token in orphans)) for token, one in found.items()
+        InstanceCost(kind, charged(token, one), _warning(sweep, token, one, token in orphans))
+        for token, one in found.items()
     ]
 
 

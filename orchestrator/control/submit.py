@@ -33,10 +33,10 @@ from orchestrator.rundir.ledger_entries import (
     DamagedEntry,
     RetryEntry,
     SubmissionEntry,
-    SubmittedJob,
     jobs_of,
 )
 from orchestrator.rundir.parcel import condemn, unpacked
+from orchestrator.rundir.submitted import SubmittedJob
 from orchestrator.rundir.synced import require_own
 from orchestrator.status.disk_check import correct, inspect, put_on_record
 from orchestrator.status.ledger import job_ids, submitted_plugins

@@ -16,14 +16,15 @@ from orchestrator.config.profiles import find_profile
 from orchestrator.core.errors import BudgetError, OrchestrateError, ProfileError
 from orchestrator.core.formatting import dollars, duration
 from orchestrator.core.types import Job, Plan, Price
+from orchestrator.planning.accounts import accounts
 from orchestrator.planning.estimate import Catalog, Forecast, Range, TargetCost, forecast_plan, where_of
 from orchestrator.planning.plan import to_do
 from orchestrator.planning.throughput.lookup import SpeedTable
 from orchestrator.planning.throughput.table import load_table
-from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
-from orchestrator.rundir.journal import STARTED
-from orchestrator.rundir.ledger_entries import SubmissionCost, SubmissionEntry, jobs_of, submissions
-from orchestrator.status.cost import worked
+from orchestrator.rundir import LedgerEntry, SweepDir
+from orchestrator.rundir.ledger_entries import submissions
+from orchestrator.rundir.parcel import unpacked
+from orchestrator.rundir.submitted import SubmissionCost
 from orchestrator.status.survey import Survey
 
 _HOUR_S = 3600.0
@@ -82,6 +83,14 @@ def reckon(
     budget = budget_on_record(ledger) if asked is None else asked
     found = _forecast(plan, seen, sweep_dir, address, catalog)
     price = found.where.price if found is not None else None
+    cost = SubmissionCost(
+        math.inf if budget is None else budget,
+        None if price is None else price.per_hour,
+        _prediction_entry(found),
+        None if found is None else found.where.place.machine,
+        None if found is None else found.where.hold,
+        None if found is None else found.where.idle,
+    )
     notes = _prediction_notes(found) if found is not None and launch else ()
     if budget is not None and math.isfinite(budget):
         if found is None or price is None:
@@ -91,13 +100,7 @@ def reckon(
         if launch:
             _require_budget(found, budget, left, spending)
             notes += _budget_warnings(found, budget, left, spending)
-        plan = _with_shares(plan, found, price, left * _planned_fraction(plan, seen), budget)
-    cost = SubmissionCost(
-        math.inf if budget is None else budget,
-        None if price is None else price.per_hour,
-        _prediction_entry(found),
-        None if found is None else found.where.place.machine,
-    )
+        plan = _with_shares(plan, found, price, cost, left * _planned_fraction(plan, seen), budget)
     return BudgetedPlan(plan, cost, notes)
 
 
@@ -123,29 +126,16 @@ def worth_going_on(sweep_dir: SweepDir, seen: Survey, asked: float | None) -> bo
 
 
 def spending_of(sweep_dir: SweepDir, seen: Survey, ledger: Sequence[LedgerEntry]) -> Spending:
-    """Return what the sweep's jobs have cost so far, at the prices of their submissions."""
-    now, logs = time.time(), {log.token: log for log in sweep_dir.read_journals()}
-    times = worked(seen, logs.values(), now)
-    spent = promised = 0.0
-    unlimited = 0
-    for entry, job in jobs_of(ledger):
-        price, token = entry.cost.price_per_hour, job.token
-        if price is None:
-            continue
-        seconds = times.get(token, 0.0)
-        spent += (seconds + start_up_seconds(entry, logs.get(token))) * price / _HOUR_S
-        if token in seen.live:
-            unlimited += job.allowance is None
-            promised += max(0.0, (job.allowance or 0.0) - seconds) * price / _HOUR_S
-    return Spending(spent, promised, unlimited)
-
-
-def start_up_seconds(entry: SubmissionEntry, log: WorkerLog | None) -> float:
-    """Return the seconds for which an instance was paid for before its worker began."""
-    if not is_rented(entry.backend) or log is None:
-        return 0.0
-    started = next((event.time for event in log.events if event.kind == STARTED), None)
-    return 0.0 if started is None else max(0.0, started - entry.time)
+    """Return what the sweep's jobs have cost so far, and what active ones may still cost."""
+    logs, rented = sweep_dir.read_journals(), unpacked(sweep_dir)
+    found = [
+        one for one in accounts(ledger, logs, rented, time.time(), seen).values() if one.price is not None
+    ]
+    return Spending(
+        sum(one.cost.dollars for one in found),
+        sum(one.promised for one in found),
+        sum(one.open and one.most is None for one in found),
+    )
 
 
 def forecast(plan: Plan, seen: Survey, where: TargetCost, table: SpeedTable) -> Forecast:
@@ -217,8 +207,13 @@ def _planned_fraction(plan: Plan, seen: Survey) -> float:
     return min(1.0, len(plan.run_ids) / todo) if todo else 1.0
 
 
-def _with_shares(plan: Plan, found: Forecast, price: Price, left: float, budget: float) -> Plan:
-    """Give each job a working time for its share of ``left``, weighted by the expected time of its runs."""
+def _with_shares(
+    plan: Plan, found: Forecast, price: Price, cost: SubmissionCost, left: float, budget: float
+) -> Plan:
+    """Give each job a working time for its share of ``left``, weighted by the expected time of its runs.
+
+    That of a rented machine begins with its request, and leaves time for its results and its end.
+    """
     where, times = found.where, {run.run_id: run.seconds for run in found.runs}
     known = found.wall is not None
 
@@ -227,14 +222,13 @@ def _with_shares(plan: Plan, found: Forecast, price: Price, left: float, budget:
         return sum(one.mid for one in expected if one is not None) if known else float(len(job.run_ids))
 
     whole = sum(weight(job) for job in plan.jobs) or 1.0
-    # An instance also costs money while it starts and until it is terminated.
-    beside = where.begin.mid + where.end.mid if is_rented(where.kind) else 0.0
+    start_up = where.begin.mid if is_rented(where.kind) else 0.0
 
     def paid(job: Job) -> Job:
-        seconds = (
-            left * weight(job) / whole / price.per_hour * _HOUR_S - beside if price.per_hour else math.inf
-        )
-        if seconds < _LEAST_S:
+        seconds = left * weight(job) / whole / price.per_hour * _HOUR_S if price.per_hour else math.inf
+        if is_rented(where.kind) and math.isfinite(seconds):
+            seconds = cost.allowance(seconds)
+        if seconds - start_up < _LEAST_S:
             raise BudgetError(
                 f"{BUDGET_USED}: {dollars(budget)} leaves too little for a job on {where.name}",
                 hint="continue with the same command and a larger --budget",

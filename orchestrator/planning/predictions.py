@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.core.formatting import dollars, duration
-from orchestrator.planning.budget import start_up_seconds
+from orchestrator.planning.accounts import Account, accounts
 from orchestrator.planning.estimate import Range
 from orchestrator.rundir import Event, SweepDir, WorkerLog
 from orchestrator.rundir.journal import ENDED, PROGRESS
 from orchestrator.rundir.ledger_entries import SubmissionEntry, submissions
-from orchestrator.status.cost import Cost, job_cost
+from orchestrator.rundir.parcel import unpacked
+from orchestrator.status.cost import Cost
 
 _MILLION = 1e6
 
@@ -21,7 +23,7 @@ _MILLION = 1e6
 class Prediction:
     """One submission. ``predicted`` (seconds) and ``dollars_predicted``: as predicted at submission; ``None``
     without a prediction. ``seconds``: from the first worker's start to the last worker's end. ``frames``:
-    newly trained by its jobs. ``over``: whether all of its jobs that began have ended.
+    newly trained by its jobs. ``over``: whether all of its jobs that began have ended, and its instances.
     """
 
     sweep: str
@@ -60,7 +62,8 @@ def bills(sweep_dir: SweepDir) -> list[Prediction]:
     """Return the submissions that had jobs, in order."""
     ledger, logs = sweep_dir.read_ledger(), {log.token: log for log in sweep_dir.read_journals()}
     frames = _new_frames(logs.values())
-    return [_bill(sweep_dir.name, entry, logs, frames) for entry in submissions(ledger) if entry.jobs]
+    paid = accounts(ledger, logs.values(), unpacked(sweep_dir), time.time())
+    return [_bill(sweep_dir.name, entry, logs, frames, paid) for entry in submissions(ledger) if entry.jobs]
 
 
 def rates(found: Iterable[Prediction]) -> list[Rate]:
@@ -74,14 +77,15 @@ def rates(found: Iterable[Prediction]) -> list[Rate]:
 
 
 def _bill(
-    sweep: str, entry: SubmissionEntry, logs: Mapping[str, WorkerLog], frames: Mapping[str, int]
+    sweep: str,
+    entry: SubmissionEntry,
+    logs: Mapping[str, WorkerLog],
+    frames: Mapping[str, int],
+    paid: Mapping[str, Account],
 ) -> Prediction:
     tokens = [job.token for job in entry.jobs]
     begun = [logs[token] for token in tokens if token in logs and logs[token].worked() > 0]
-    price, said = entry.cost.price_per_hour, entry.cost.prediction or {}
-    cost = Cost()
-    for log in begun:
-        cost += job_cost(log.worked() + start_up_seconds(entry, log), price)
+    said, own = entry.cost.prediction or {}, [paid[token] for token in tokens]
     times = [event.time for log in begun for event in log.events]
     return Prediction(
         sweep,
@@ -92,9 +96,9 @@ def _bill(
         _range(said.get("seconds")),
         max(times) - min(times) if times else None,
         _range(said.get("dollars")),
-        cost,
+        sum((one.cost for one in own), Cost()),
         sum(frames.get(token, 0) for token in tokens),
-        all(log.exited for log in begun),
+        all(log.exited for log in begun) and not any(one.open for one in own),
     )
 
 

@@ -10,10 +10,10 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from orchestrator.core.types import Job
 from orchestrator.rundir.frozen_code import FrozenCode, SentCode
+from orchestrator.rundir.submitted import SubmissionCost, SubmittedJob
 
 T = TypeVar("T")
 
@@ -44,50 +44,6 @@ class LedgerEntry:
         return {**self.more, "kind": self.kind, "time": self.time, **self._fields()}
 
 
-class SubmittedJob(NamedTuple):
-    """A job of a submission. ``record`` is its whole JSON object, which :attr:`job` parses."""
-
-    token: str
-    run_ids: tuple[str, ...]
-    target: str
-    slots: int
-    allowance: float | None
-    record: Mapping[str, Any]
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        token, run_ids = data["token"], data["run_ids"]
-        if type(token) is not str or type(run_ids) is not list:
-            raise TypeError("a job has a token and a list of runs")
-        if any(type(run_id) is not str for run_id in run_ids):
-            raise TypeError("run ids are text")
-        target, slots = data.get("target", "local"), data.get("slots", 1)
-        return cls(token, tuple(run_ids), target, slots, data.get("allowance"), data)
-
-    @classmethod
-    def of(cls, job: Job) -> Self:
-        return cls.from_json(job.to_json())
-
-    @property
-    def job(self) -> Job:
-        """Parse the job. Raises ``KeyError`` or ``TypeError`` for a record of another version."""
-        return Job.from_json(self.record)
-
-
-@dataclass(frozen=True)
-class SubmissionCost:
-    """The cost fields of a submission, in US dollars.
-
-    ``budget``: of the whole sweep, infinite for no limit, ``None`` for no change. ``prediction``: the
-    forecast's time and cost. ``machine``: the priced machine.
-    """
-
-    budget: float | None = None
-    price_per_hour: float | None = None
-    prediction: Mapping[str, Any] | None = None
-    machine: str | None = None
-
-
 @dataclass(frozen=True, kw_only=True)
 class SubmissionEntry(LedgerEntry):
     """Jobs submitted to a backend, with their known ids.
@@ -114,7 +70,7 @@ class SubmissionEntry(LedgerEntry):
     folder: str | None = None
     dealt: frozenset[str] | None = None
     waiting: bool = False
-    cost: SubmissionCost = SubmissionCost()
+    cost: SubmissionCost = field(default_factory=SubmissionCost)
 
     @classmethod
     def _take(cls, data: dict[str, Any]) -> dict[str, Any]:
@@ -358,6 +314,36 @@ class ShareEntry(LedgerEntry):
 
 
 @dataclass(frozen=True, kw_only=True)
+class InstanceEntry(LedgerEntry):
+    """The machine obtained for a job, or its proven end: ``ended``, in epoch seconds.
+
+    ``price_per_hour``: US dollars by the backend's price list, ``None`` if unknown.
+    """
+
+    kind = "instance"
+
+    token: str
+    price_per_hour: float | None = None
+    region: str = ""
+    instance_type: str = ""
+    spot: bool = False
+    ended: float | None = None
+
+    @classmethod
+    def _take(cls, data: dict[str, Any]) -> dict[str, Any]:
+        found = {name: data.pop(name) for name in _MACHINE if name in data}
+        if type(found["token"]) is not str:
+            raise TypeError("an instance has the token of its job")
+        return found | {name: float(found[name]) for name in ("price_per_hour", "ended") if name in found}
+
+    def _fields(self) -> dict[str, Any]:
+        return _known({name: getattr(self, name) for name in _MACHINE})
+
+
+_MACHINE = ("token", "price_per_hour", "region", "instance_type", "spot", "ended")
+
+
+@dataclass(frozen=True, kw_only=True)
 class OtherEntry(LedgerEntry):
     """An entry of an unknown kind; it has no effect."""
 
@@ -392,6 +378,7 @@ _KINDS: Mapping[str, type[LedgerEntry]] = {
         RecalledEntry,
         ReleasedEntry,
         ShareEntry,
+        InstanceEntry,
     )
 }
 
@@ -418,6 +405,15 @@ def jobs_of(ledger: Iterable[LedgerEntry]) -> Iterator[tuple[SubmissionEntry, Su
     for entry in submissions(ledger):
         for job in entry.jobs:
             yield entry, job
+
+
+def obtained_prices(ledger: Iterable[LedgerEntry]) -> dict[str, float]:
+    """Return the highest known price per hour of the machines obtained for each job, by token."""
+    found: dict[str, float] = {}
+    for entry in ledger:
+        if isinstance(entry, InstanceEntry) and entry.price_per_hour is not None:
+            found[entry.token] = max(entry.price_per_hour, found.get(entry.token, 0.0))
+    return found
 
 
 def _by_name(value: Any, of: type) -> dict[str, Any]:

@@ -27,15 +27,19 @@ from orchestrator.control.exchange import age_note
 from orchestrator.control.instance_costs import InstanceCost, costs
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
-from orchestrator.core.types import Job, JobState, RunState
+from orchestrator.core.types import BUDGET_REACHED, Job, JobState, RunState
+from orchestrator.planning.budget import spending_of, worth_going_on
+from orchestrator.planning.predictions import bills
 from orchestrator.rundir import CodeDir, Event, SweepDir
 from orchestrator.rundir.handover import Handover, WorkerEnd
 from orchestrator.rundir.journal import REVOKED
-from orchestrator.rundir.ledger_entries import SubmittedJob, submissions
+from orchestrator.rundir.ledger_entries import submissions
 from orchestrator.rundir.parcel import arrivals, keep_store, pack, parcel, turn_to_exchange, unpacked
+from orchestrator.rundir.submitted import SubmissionCost, SubmittedJob
 from orchestrator.sync.rsync import Rsync
 from orchestrator.ui.cli import app
 from orchestrator.ui.top.fleet_access import FleetTree
+from orchestrator.ui.top.model import sight
 from tests import helpers
 from tests.audit import as_tuples, check_finished, expected_rows
 
@@ -57,6 +61,8 @@ class Rented:
     state: RecordedState = RecordedState.UP
     autodown: str = "goes down after 5 idle minutes"
     since: float = 0.0
+    price: float | None = None
+    region: str = ""
     refuses: str = ""
     on_the_way_down: Callable[[], None] = lambda: None
     taken_down: list[str] = field(default_factory=list)
@@ -64,7 +70,8 @@ class Rented:
     def clusters(self, names: Collection[str] | None, refresh: bool) -> dict[str, Instance]:
         if not self.up or (names is not None and self.name not in names):
             return {}
-        return {self.name: Instance(self.name, self.state, self.since, None, "", "", False, self.autodown)}
+        about = (self.since, self.price, self.region, "", False, self.autodown)
+        return {self.name: Instance(self.name, self.state, *about)}
 
     def dies_in_mid_launch(self) -> None:
         """With SkyPilot's server: no request is known any more, and no timer was set."""
@@ -548,3 +555,77 @@ def test_a_launch_that_failed_at_the_end_leaves_nothing_up(
     (log,) = sweep.read_journals()
     assert log.revoked
     assert log.events[-1].data["why"] == "no capacity"
+
+
+HOUR = 3600.0
+
+
+def priced(sweep: SweepDir, hours_ago: float, **cost: float) -> None:
+    """The sweep's job was requested so long ago, at 1 $/h if not told otherwise, with an hour's hold."""
+    (entry,) = submissions(sweep.read_ledger())
+    told = SubmissionCost(**{"price_per_hour": 1.0, "hold": HOUR, "idle": 300.0, **cost})
+    sweep.amend_ledger(replace(entry, time=time.time() - hours_ago * HOUR, cost=told))
+
+
+def spent(sweep: SweepDir) -> float:
+    return spending_of(sweep, poll_sweep(sweep), sweep.read_ledger()).spent
+
+
+def test_an_instance_nobody_fetched_from_is_charged(rented: Rented, sent: tuple[SweepDir, Job]) -> None:
+    sweep, job = sent
+    priced(sweep, hours_ago=54)
+    assert spent(sweep) == pytest.approx(54, rel=1e-3)
+    rented.lose()
+    assert exchange(sweep).settled == [job.token]
+    assert spent(sweep) == pytest.approx(54, rel=1e-3)
+    (bill,) = bills(sweep)
+    assert (bill.seconds, bill.over) == (None, True)
+    assert bill.dollars == pytest.approx(54, rel=1e-3)
+    assert not worth_going_on(sweep, poll_sweep(sweep), 50.0)
+
+
+def test_a_launch_that_failed_is_charged_until_then(
+    rented: Rented, sent: tuple[SweepDir, Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep, _ = sent
+    priced(sweep, hours_ago=54)
+    failed = Request(RequestState.FAILED, "no capacity", "elsewhere", time.time() - 53 * HOUR)
+    monkeypatch.setattr(client, "request_state", lambda _: failed)
+    rented.lose()
+    exchange(sweep)
+    assert spent(sweep) == pytest.approx(1, rel=1e-3)
+
+
+@pytest.mark.parametrize(("planned", "listed", "charged"), [(1.0, 9.0, 9.0), (360.0, 0.0, 360.0)])
+def test_one_price_is_told_and_charged(
+    rented: Rented, sent: tuple[SweepDir, Job], planned: float, listed: float, charged: float
+) -> None:
+    """A launch that went to a dearer region; and a profile with a price for what SkyPilot's list has free."""
+    sweep, _ = sent
+    priced(sweep, hours_ago=1, price_per_hour=planned)
+    rented.price, rented.region = listed, "AWS eu-moon-1"
+    for fetched in (False, True):
+        (told,) = json.loads(cli(sweep, "status", "--json").stdout)[0]["instances"]
+        assert (told["dollars_per_hour"], told["dollars"]) == pytest.approx((charged, charged), rel=1e-3)
+        if not fetched:
+            exchange(sweep)
+    assert spent(sweep) == pytest.approx(charged, rel=1e-3)
+    tree = FleetTree(sweep.results)
+    (shown,) = sight(sweep, tree.present(sweep), tree.history(sweep), tree.price, time.time()).jobs
+    assert shown.cost.dollars == pytest.approx(charged, rel=1e-3)
+
+
+def test_a_dearer_machine_works_for_less_time(rented: Rented, results: Path, tmp_path: Path) -> None:
+    """Its share was an hour at the price that was planned; obtained was one a thousand times as dear."""
+    sweep = helpers.make_sweep(results, helpers.count_runs(tmp_path / "audit", 2, STEPS))
+    job = replace(send(sweep, rented), allowance=HOUR)
+    (entry,) = submissions(sweep.read_ledger())
+    sweep.amend_ledger(replace(entry, jobs=(SubmittedJob.of(job),)))
+    priced(sweep, hours_ago=0)
+    rented.price = 1000.0
+    exchange(sweep)
+    assert helpers.finish(train(rented, sweep, job)) != 0
+    exchange(sweep)
+    (log,) = sweep.read_journals()
+    assert log.events[-1].exit.why.startswith(BUDGET_REACHED)
+    assert not has_all(sweep)

@@ -12,9 +12,10 @@ from orchestrator.analysis.compare.pairing import compare_by
 from orchestrator.config.profiles import find_profile
 from orchestrator.core.errors import ProfileError
 from orchestrator.core.types import RunState
+from orchestrator.planning.accounts import price_of
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.journal import CLAIMED
-from orchestrator.rundir.ledger_entries import jobs_of
+from orchestrator.rundir.ledger_entries import jobs_of, obtained_prices
 from orchestrator.status.ownership import assigned
 
 
@@ -41,10 +42,11 @@ def prices(sweep_dirs: Iterable[SweepDir]) -> dict[tuple[str, str], float]:
 
 def _prices(sweep_dir: SweepDir) -> Iterator[tuple[str, float]]:
     ledger = sweep_dir.read_ledger()
+    obtained = obtained_prices(ledger)
     jobs = {
         submitted.token: (price, submitted.job)
         for entry, submitted in jobs_of(ledger)
-        if (price := entry.cost.price_per_hour) is not None
+        if (price := price_of(entry, obtained.get(submitted.token))) is not None
     }
     for log in sweep_dir.read_journals():
         for event in log.events if log.token in jobs else ():

@@ -23,7 +23,8 @@ from orchestrator.rundir import SweepDir
 
 _NOTE = (
     "Predicted: at submission. Actual: from the first worker's start to the last worker's end; dollars by "
-    "the time of jobs and the price at submission, repeated work included."
+    "the time of jobs and the price at submission, repeated work included. An instance is charged from its "
+    "request to its proven end, at the price of the machine obtained if that is dearer."
 )
 
 
@@ -64,21 +65,21 @@ _SUBMISSIONS = (
 
 
 def money_of(sweep_dirs: Iterable[SweepDir]) -> Money:
-    """Return the rows of these sweeps: submissions with jobs that began, targets with a price."""
-    found = [bill for sweep_dir in sweep_dirs for bill in bills(sweep_dir) if bill.seconds is not None]
+    """Return the rows of these sweeps: submissions that began or cost money, targets with a price."""
+    known = (bill for sweep_dir in sweep_dirs for bill in bills(sweep_dir))
+    found = [bill for bill in known if bill.seconds is not None or bill.cost.priced]
     return Money(tuple(map(_submission, found)), _targets(found))
 
 
 def _submission(bill: Prediction) -> _Row:
-    assert bill.seconds is not None
-    spent = bill.dollars
+    spent, took = bill.dollars, bill.seconds
     return (
         Cell(f"{bill.sweep}, {datetime.fromtimestamp(bill.time, UTC):%Y-%m-%d %H:%M}"),
         Cell(bill.target),
         Cell(str(bill.runs), bill.runs),
         _predicted(bill.predicted, duration),
-        _actual(bill.seconds, duration, over=bill.over),
-        _ratio(bill.seconds, bill.predicted),
+        Cell(MISSING) if took is None else _actual(took, duration, over=bill.over),
+        Cell(MISSING) if took is None else _ratio(took, bill.predicted),
         _predicted(bill.dollars_predicted, dollars),
         Cell(MISSING) if spent is None else _actual(spent, dollars, over=bill.over),
         Cell(MISSING) if spent is None else _ratio(spent, bill.dollars_predicted),

@@ -129,7 +129,7 @@ class SkyPilotBackend:
         error is raised.
         """
         problems: list[OrchestrateError] = []
-        for one, standing in instances.standing_of(ids).items():
+        for one, standing in instances.standing_of(ids, instances.up(ids)).items():
             try:
                 if standing is InstanceState.UP:
                     job = JobId.of(one)

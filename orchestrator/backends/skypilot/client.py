@@ -38,11 +38,12 @@ class RequestState(enum.Enum):
 
 @dataclass(frozen=True)
 class Request:
-    """A request. ``text`` and ``hint``: why it failed, and the next command."""
+    """A request. ``text`` and ``hint``: why it failed, and the next command. ``finished``: epoch seconds."""
 
     state: RequestState
     text: str = ""
     hint: str = ""
+    finished: float | None = None
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,8 @@ def request_state(request: str) -> Request:
     """Return the state of a request."""
     if not request:
         return Request(RequestState.UNKNOWN)
-    state, text, hint = _ask(f"look up request {request}", "request_state", request=request)
-    return Request(RequestState(state), text, hint)
+    state, *rest = _ask(f"look up request {request}", "request_state", request=request)
+    return Request(RequestState(state), *rest)
 
 
 def clusters(names: Collection[str] | None, refresh: bool) -> dict[str, Instance]:

@@ -90,24 +90,25 @@ class Helper:
         active = sdk.api_status(cluster_name=cluster)
         return next((one.request_id for one in active if one.name.endswith("launch")), None)
 
-    def request_state(self, request: str) -> tuple[str, str, str]:
-        """Return the state, and for a failed request its message and hint."""
+    def request_state(self, request: str) -> tuple[str, str, str, float | None]:
+        """Return the state, for a failed request its message and hint, and when it finished."""
         from sky.client import sdk
 
         self._server()
         found = [one for one in sdk.api_status([request]) if one.request_id == request]
         if not found:
-            return "unknown", "", ""
+            return "unknown", "", "", None
         state = _REQUESTS.get(found[0].status, found[0].status.lower())
+        finished = found[0].finished_at
         if state != "failed":
-            return state, "", ""
+            return state, "", "", finished
         try:
             sdk.get(request)
         except Exception as error:
             asked = f"launch {found[0].cluster_name}"
             failure = self._failure(error, asked, log=_log(request))
-            return state, failure.message, failure.hint
-        return state, "", ""
+            return state, failure.message, failure.hint, finished
+        return state, "", "", finished
 
     def clusters(self, names: Sequence[str] | None, refresh: bool) -> list[dict[str, Any]]:
         """Return the records of instances."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -53,12 +53,12 @@ def instance_of(job_id: str) -> str:
     return JobId.of(job_id).cluster
 
 
-def standing_of(ids: Sequence[str]) -> dict[str, InstanceState]:
-    """Return the states of these jobs' instances. Raises :class:`BackendUnavailableError` if they are
-    unknown.
+def standing_of(ids: Sequence[str], found: Mapping[str, Instance]) -> dict[str, InstanceState]:
+    """Return the states of these jobs' instances, of which :func:`up` has ``found`` these.
+
+    Raises :class:`BackendUnavailableError` if they are unknown.
     """
-    clusters = up(ids)
-    return {one: _standing(JobId.of(one), clusters.get(instance_of(one))) for one in ids}
+    return {one: _standing(JobId.of(one), found.get(instance_of(one))) for one in ids}
 
 
 def _standing(job: JobId, cluster: Instance | None) -> InstanceState:
@@ -110,6 +110,13 @@ def launch_failure(job_id: str) -> str | None:
     """Return why a job's launch failed; ``None`` if it did not, or its server died."""
     launch = client.request_state(JobId.of(job_id).request)
     return launch.text if launch.state is client.RequestState.FAILED else None
+
+
+def launch_over(job_id: str) -> float | None:
+    """Return when a job's launch failed or was cancelled (epoch seconds); ``None`` if that is unknown."""
+    launch = client.request_state(JobId.of(job_id).request)
+    unsuccessful = launch.state in (client.RequestState.FAILED, client.RequestState.CANCELLED)
+    return launch.finished if unsuccessful else None
 
 
 def unrecorded_id(sweep: SweepDir, token: str) -> str:

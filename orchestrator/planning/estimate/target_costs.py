@@ -31,7 +31,8 @@ Catalog = Callable[[Profile], Price | None]
 @dataclass(frozen=True)
 class TargetCost:
     """A target. ``limit``: machines at once; ``None`` if only its queue decides. ``begin``, ``end``: seconds
-    of each machine before its first run and after its last. ``notes``: assumptions.
+    of each machine before its first run and after its last. ``notes``: assumptions. ``hold``, ``idle``: as
+    for :class:`SubmissionCost`.
     """
 
     name: str
@@ -42,6 +43,8 @@ class TargetCost:
     begin: Range = _BEGIN
     end: Range = NOTHING
     notes: tuple[str, ...] = ()
+    hold: float | None = None
+    idle: float | None = None
 
     def on_nodes(self, nodes: int) -> TargetCost:
         """Return the target with jobs of so many machines, each at its price."""
@@ -59,6 +62,7 @@ def where_of(profile: Profile, table: SpeedTable, catalog: Catalog) -> TargetCos
     if profile.name in table.starts:
         begin = _range_around(table.starts[profile.name])
     spec, end = get_backend(profile.backend), NOTHING
+    hold = idle = None
     if profile.backend == "local":
         gpus = hardware.gpus()
         place = TrainingPlace(profile.name, hardware.cpu_model(), gpus[0] if gpus else None)
@@ -67,9 +71,11 @@ def where_of(profile: Profile, table: SpeedTable, catalog: Catalog) -> TargetCos
         place = TrainingPlace(profile.name, None, gpu, machine=_requested_machine(profile))
         waited = table.waits.get(profile.name)
         begin += _PROVISION if waited is None else _range_around(waited)
-        end = _end(profile)
+        hold, idle = float(seconds(profile.hold)), profile.idle_minutes * 60.0
+        end = Range(0.0, idle, idle + (0.0 if profile.store is not None else hold))
         notes += _cloud_notes(profile, waited)
-    return TargetCost(profile.name, profile.backend, place, price, spec.parallel(profile), begin, end, notes)
+    limit = spec.parallel(profile)
+    return TargetCost(profile.name, profile.backend, place, price, limit, begin, end, notes, hold, idle)
 
 
 def _requested_machine(profile: Profile) -> str:
@@ -92,15 +98,6 @@ def _requested_machine(profile: Profile) -> str:
 
 def _range_around(measured: float) -> Range:
     return Range(_SHORTER * measured, measured, _LONGER * measured)
-
-
-def _end(profile: Profile) -> Range:
-    """Return the paid time after the last run: none to ``idle_minutes``; without a store, up to ``hold`` more
-    if the results are not fetched.
-    """
-    idle = profile.idle_minutes * 60.0
-    hold = 0.0 if profile.store is not None else float(seconds(profile.hold))
-    return Range(0.0, idle, idle + hold)
 
 
 def _cloud_notes(profile: Profile, waited: float | None) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from orchestrator.core.errors import DamagedFileError, OrchestrateError, Profile
 from orchestrator.core.formatting import count
 from orchestrator.rundir import SweepDir, sweeps
 from orchestrator.rundir.ledger_entries import jobs_of
+from orchestrator.rundir.parcel import unpacked
 from orchestrator.rundir.plain_files import open_plain
 from orchestrator.status.survey import Survey
 from orchestrator.ui.top.model import FleetState, History, SweepSnapshot, following, out_of_date, sight
@@ -51,7 +52,7 @@ class FleetTree:
 
     def history(self, sweep_dir: SweepDir) -> History:
         """Return a sweep's ledger and its workers' journals."""
-        return History(sweep_dir.read_ledger(), sweep_dir.read_journals())
+        return History(sweep_dir.read_ledger(), sweep_dir.read_journals(), unpacked(sweep_dir))
 
     def price(self, on: str, kept: float | None = None) -> float | None:
         """Return US dollars for one hour of a job of that submission; ``None`` if unknown.

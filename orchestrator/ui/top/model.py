@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from orchestrator.core.labels import labeller
 from orchestrator.core.types import JobState, JobStatus, RunState
+from orchestrator.planning.accounts import accounts
 from orchestrator.planning.ordering import sweep_eta
 from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
 from orchestrator.rundir.journal import PROGRESS, STARTED
 from orchestrator.rundir.ledger_entries import jobs_of
-from orchestrator.status.cost import Cost, job_cost, job_state, worked
+from orchestrator.status.cost import Cost, job_cost, job_state
 from orchestrator.status.ownership import assigned
 from orchestrator.status.survey import RunStatus, Survey
 
@@ -34,10 +35,11 @@ Price = Callable[[str, float | None], float | None]
 
 @dataclass(frozen=True)
 class History:
-    """A sweep's submissions and its workers' journals."""
+    """A sweep's submissions and journals. ``rented``: jobs with an instance not known to be gone."""
 
     ledger: Sequence[LedgerEntry] = ()
     logs: Sequence[WorkerLog] = ()
+    rented: Collection[str] = ()
 
 
 class RunRow(NamedTuple):
@@ -190,11 +192,12 @@ def _unanswered(jobs: Mapping[str, JobStatus], now: float, before: SweepSnapshot
 def _jobs(
     name: str, seen: Survey, history: History, price: Price, now: float, unanswered: Mapping[str, float]
 ) -> tuple[JobRow, ...]:
-    logs, times = {log.token: log for log in history.logs}, worked(seen, history.logs, now)
+    logs = {log.token: log for log in history.logs}
+    paid = accounts(history.ledger, history.logs, history.rented, now, seen)
     rows: dict[str, JobRow] = {}
     for entry, job in jobs_of(history.ledger):
         token, log = job.token, logs.get(job.token)
-        seconds = times.get(token, 0.0)
+        account = paid[token]
         rows[token] = JobRow(
             name,
             token,
@@ -206,8 +209,8 @@ def _jobs(
             job_id=entry.job_ids.get(token, ""),
             slots=job.slots,
             since=_start_time(log) or entry.time,
-            seconds=seconds,
-            cost=job_cost(seconds, price(entry.on, entry.cost.price_per_hour)),
+            seconds=account.seconds,
+            cost=job_cost(account.seconds, price(entry.on, account.price)),
             unanswered=unanswered.get(token),
         )
     return (*rows.values(), *_remote_jobs(name, seen, history, price, unanswered))

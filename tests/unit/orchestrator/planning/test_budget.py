@@ -29,6 +29,7 @@ from orchestrator.planning.throughput.model import Speed, TrainingPlace, kind_of
 from orchestrator.rundir import Event, Holder, IndexRow, SweepDir
 from orchestrator.rundir.journal import EXITED, STARTED
 from orchestrator.rundir.ledger_entries import SubmissionEntry, submissions
+from orchestrator.rundir.submitted import SubmissionCost
 from orchestrator.status.survey import RunStatus, Survey
 from tests.helpers import enter
 
@@ -235,7 +236,8 @@ def test_an_instance_starts_and_ends_on_its_share(
     know(monkeypatch, None)
     monkeypatch.setattr(budget, "load_table", lambda _: SpeedTable([], {"mine": 10.0}, {"mine": 90.0}))
     instance = Cloud(profile)
-    assert allowances(reckoned(tiny, instance, 1.0).plan) == pytest.approx([1000.0 - 100.0 - 300.0])
+    # From its request: five minutes go to its termination, and a tenth of the rest to its results.
+    assert allowances(reckoned(tiny, instance, 1.0).plan) == pytest.approx([0.9 * (1000.0 - 300.0)])
     with pytest.raises(BudgetError, match="leaves too little for a job on mine"):
         reckoned(tiny, instance, 0.4)
 
@@ -329,7 +331,7 @@ def test_shares_are_never_more_than_what_is_left(
     where = budget.TargetCost("mine", "local", TrainingPlace("mine"), budget.Price(price, ""), machines)
     found = budget.forecast(plan, seen, where, table)
     try:
-        shared = budget._with_shares(plan, found, budget.Price(price, ""), left, left)
+        shared = budget._with_shares(plan, found, budget.Price(price, ""), SubmissionCost(), left, left)
     except BudgetError:
         return
     given_out = sum(job.allowance or 0.0 for job in shared.jobs)

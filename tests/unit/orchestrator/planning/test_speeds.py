@@ -29,7 +29,8 @@ from orchestrator.planning.throughput.model import (
 from orchestrator.planning.throughput.record import take_up
 from orchestrator.planning.throughput.table import load_table, reported
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.ledger_entries import SubmissionCost, submissions
+from orchestrator.rundir.ledger_entries import submissions
+from orchestrator.rundir.submitted import SubmissionCost
 from orchestrator.rundir.synced import is_brought
 from tests.helpers import enter
 

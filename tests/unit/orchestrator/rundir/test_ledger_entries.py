@@ -21,18 +21,18 @@ from orchestrator.rundir.ledger_entries import (
     FailedAttempt,
     FoundEntry,
     FoundResult,
+    InstanceEntry,
     LostEntry,
     MemoryEntry,
     RecalledEntry,
     ReleasedEntry,
     RetryEntry,
     ShareEntry,
-    SubmissionCost,
     SubmissionEntry,
-    SubmittedJob,
     TreePlace,
     parse_entry,
 )
+from orchestrator.rundir.submitted import SubmissionCost, SubmittedJob
 
 text, whole = st.text(max_size=8), st.integers(0, 1 << 40)
 seconds = st.floats(0, 1e10)
@@ -51,6 +51,8 @@ costs = st.builds(
     price_per_hour=st.none() | seconds,
     prediction=st.none() | st.just({"seconds": {"expected": 1.0}}),
     machine=st.none() | text,
+    hold=st.none() | seconds,
+    idle=st.none() | seconds,
 )
 submitted = st.builds(
     SubmissionEntry,
@@ -90,6 +92,16 @@ elsewhere = [
     st.builds(RecalledEntry, **placed),
     st.builds(ReleasedEntry, **placed),
     st.builds(ShareEntry, **always, share=st.builds(AssignedShare, run_ids, text, text, whole)),
+    st.builds(
+        InstanceEntry,
+        **always,
+        token=text,
+        price_per_hour=st.none() | seconds,
+        region=text,
+        instance_type=text,
+        spot=st.booleans(),
+        ended=st.none() | seconds,
+    ),
 ]
 
 
