@@ -41,8 +41,14 @@ def test_log_probabilities_are_those_of_independent_categoricals(scale: float) -
 
 
 def test_a_fresh_network_values_all_alike_and_plays_at_random() -> None:
-    """Beside rewards in units of their deviation, which begins at a tenth."""
-    logits, values = network()(torch.randn(1000, 5))
+    """Beside rewards in units of their deviation, once observations have any."""
+    fresh, seen = network(), torch.randn(1000, 5)
+    logits, values = fresh(seen)
+    assert not values.any()
+    assert not fresh.in_rewards(values).any()
+    assert fresh.seen is not None
+    fresh.seen.update(*ALONE.moments(seen))
+    logits, values = fresh(seen)
     assert 0.001 < values.std() < 0.1
     assert logits.abs().max() < 0.05
 
@@ -67,6 +73,35 @@ def test_moments_of_parts_are_those_of_the_whole() -> None:
         moments.update(*ALONE.moments(part))
     torch.testing.assert_close(moments.mean, rows.mean(0), rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(moments.variance, rows.var(0, correction=0), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0, 1e6])
+def test_moments_have_no_scale_of_their_own(scale: float) -> None:
+    """Of columns: one that varies, one far from 0, one that is constant, and one that is constant so far."""
+    rows = torch.cat((torch.randn(500, 2) + torch.tensor([0.0, 1e3]), torch.full((500, 2), 1 / 3)), 1) * scale
+    moments = RunningMoments(4)
+    assert not moments.normalized(rows).any()
+    for part in rows.split(50):
+        moments.update(*ALONE.moments(part))
+    found = moments.normalized(rows)
+    torch.testing.assert_close(found[:, :2].std(0, correction=0), torch.ones(2), rtol=1e-2, atol=0)
+    assert not found[:, 2:].any()
+    torch.testing.assert_close(moments.restored(found), rows, rtol=1e-5, atol=1e-6 * scale)
+    assert not moments.normalized(rows + scale)[:, 2:].any()
+    moments.update(*ALONE.moments(rows + torch.tensor([0.0, 0.0, 0.0, scale])))
+    assert moments.normalized(rows + scale)[:, 3].all()
+
+
+def test_a_policy_saved_with_the_former_floor_keeps_its_deviations() -> None:
+    played = network()
+    saved = {**played.state_dict(), "seen.variance": torch.full((5,), 0.03), "seen.count": torch.tensor(7.0)}
+    played.load_state_dict(saved)
+    assert played.seen is not None
+    torch.testing.assert_close(played.seen.deviation, torch.full((5,), 0.2))
+    assert saved["seen.variance"][0] == 0.03
+    again = network(1)
+    again.load_state_dict(played.state_dict())
+    torch.testing.assert_close(again.seen.deviation, played.seen.deviation)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("build", [convolutions, residual])
