@@ -103,7 +103,7 @@ def code_of(spec: TrainerSpec, run: Run, results: Path) -> Code:
             None, "no copy of the project was kept, and so none of its files was sent to this machine"
         )
     try:
-        program = project_files(Path.cwd(), [results.resolve()]).program(run.point)
+        program = project_files(Path.cwd(), [results.resolve()], any_owner=True).program(run.point)
     except OrchestrateError as error:
         return Code(None, str(error))  # a key that cannot be used, which the trainer refuses
     return Code(program.id, program.unknown, None if is_copy else program.to_json())

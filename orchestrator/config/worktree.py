@@ -28,7 +28,12 @@ _LARGEST_DIFF = 64 << 20
 # Variables that make git answer about another repository.
 _FOREIGN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE")
 
-_EVERYWHERE = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false")
+_ANY_OWNER = ("-c", "safe.directory=*")
+# Programs that a repository's own settings name and git would start. Filters are left to `git status` and
+# `git diff`, of the project that a command submits; `git ls-files` has none.
+_NO_PROGRAMS = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
+# Objects that a repository lacks are fetched by programs that its settings name, too.
+_NO_FETCH = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
 
 TOO_LARGE_HINT = (
     "list what no run needs in .gitignore (runs still reach it, by a link), or make the folder of your code "
@@ -53,21 +58,27 @@ class WorkTreeFile:
 
 
 @dataclass(frozen=True)
-class WorkTree:
-    """A work tree at ``root``: ``items`` by path, none below another.
+class WorkTreeFiles:
+    """The files of a work tree at ``root``: ``items`` by path, none below another.
 
     ``linked``: files that a copy only links to; ``left_out``: files missing in a copy; both with reasons.
     ``untracked``: items in no commit.
     """
 
     root: Path
-    commit: str | None
-    branch: str | None
-    changed: bool
     items: tuple[WorkTreeFile, ...]
     linked: Mapping[str, str]
     left_out: Mapping[str, str]
-    untracked: tuple[str, ...] = ()
+    untracked: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class WorkTree(WorkTreeFiles):
+    """A work tree with its commit and branch; ``changed``: whether tracked files differ from the commit."""
+
+    commit: str | None
+    branch: str | None
+    changed: bool
 
     def changes(self) -> bytes | None:
         """Return the diff of tracked files against the commit, for ``git apply``; None if it is too large."""
@@ -75,29 +86,42 @@ class WorkTree:
             return b""
         command = ["diff", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "--submodule=diff"]
         try:
-            text = _git(self.root, *command, "--src-prefix=a/", "--dst-prefix=b/", "HEAD")
+            text = _git(self.root, *command, "--src-prefix=a/", "--dst-prefix=b/", "HEAD", any_owner=True)
         except (NoWorkTree, OrchestrateError):
             return None
         return text if len(text) <= _LARGEST_DIFF else None
 
 
 def read_worktree(folder: Path, without: Sequence[Path] = ()) -> WorkTree:
-    """Read the work tree around ``folder``, without the content of the folders ``without``.
+    """Read files, commit and changes of a project to be submitted; raises as :func:`list_files`.
 
-    Paths must be resolved. Raises :class:`NoWorkTree` and :class:`UnreadWorkTree`, and ``OrchestrateError``
-    if git takes too long.
+    Git starts the filters that the repository's settings name, and accepts another owner: the code there is
+    to be run. Never call it on a folder that a results tree names.
     """
-    root = Path(os.fsdecode(_git(folder, "rev-parse", "--show-toplevel").removesuffix(b"\n")))
+    files = list_files(folder, without, any_owner=True)
+    commit, branch, changed = _head(files.root)
+    return WorkTree(**vars(files), commit=commit, branch=branch, changed=changed)
+
+
+def list_files(folder: Path, without: Sequence[Path] = (), *, any_owner: bool = False) -> WorkTreeFiles:
+    """List the files of the work tree around ``folder``, without the content of the folders ``without``.
+
+    Starts git and no other program, whatever the repository's settings say; without ``any_owner`` git refuses
+    the repository of another user. Paths must be resolved. Raises :class:`NoWorkTree` and
+    :class:`UnreadWorkTree`, and ``OrchestrateError`` if git takes too long.
+    """
+    top = _git(folder, "rev-parse", "--show-toplevel", any_owner=any_owner)
+    root = Path(os.fsdecode(top.removesuffix(b"\n")))
     inside = [os.fspath(path.relative_to(root)) for path in without if path.is_relative_to(root)]
     hidden = [f"--exclude=/{_escaped(path)}" for path in inside if path != "."]
-    found = _Sorting(root, inside)
-    found.take_all(_list(root, ["-c"]), tracked=True)
-    found.take_all(_list(root, ["-o", "--exclude-standard", *hidden]), tracked=False)
+    found = _Sorting(root, inside, any_owner)
+    found.take_all(found.listed(root, "-c"), tracked=True)
+    found.take_all(found.listed(root, "-o", "--exclude-standard", *hidden), tracked=False)
     found.link_results()
-    found.take_ignored(_list(root, ["-o", "-i", "--exclude-standard", "--directory"]))
+    found.take_ignored(found.listed(root, "-o", "-i", "--exclude-standard", "--directory"))
     items = _without_nested(found.items.values())
     new = tuple(item.path for item in items if item.path in found.untracked)
-    return WorkTree(root, *_head(root), items, found.linked, found.left_out, new)
+    return WorkTreeFiles(root, items, found.linked, found.left_out, new)
 
 
 @dataclass
@@ -106,11 +130,17 @@ class _Sorting:
 
     root: Path
     without: Sequence[str]
+    any_owner: bool
     items: dict[str, WorkTreeFile] = field(default_factory=dict)
     linked: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     repositories: int = 0
     untracked: set[str] = field(default_factory=set)
+
+    def listed(self, root: Path, *arguments: str) -> list[str]:
+        """List files of a work tree by `git ls-files`."""
+        answer = _git(root, "ls-files", "-z", *arguments, any_owner=self.any_owner)
+        return sorted({os.fsdecode(name) for name in answer.split(b"\0") if name})
 
     def take_all(self, paths: Iterable[str], *, tracked: bool) -> None:
         """Add listed files."""
@@ -185,7 +215,7 @@ class _Sorting:
             self.left_out[path] = f"there are more than {_MOST_REPOSITORIES} repositories in this one"
             return
         try:
-            names, new = _list(inner, ["-c"]), _list(inner, ["-o", "--exclude-standard"])
+            names, new = self.listed(inner, "-c"), self.listed(inner, "-o", "--exclude-standard")
         except NoWorkTree as error:
             self.left_out[path] = str(error)
             return
@@ -202,14 +232,10 @@ class _Sorting:
         return os.path.relpath(full, self.root / folder) if leaves else target
 
 
-def _list(root: Path, arguments: Sequence[str]) -> list[str]:
-    answer = _git(root, "ls-files", "-z", *arguments)
-    return sorted({os.fsdecode(name) for name in answer.split(b"\0") if name})
-
-
 def _head(root: Path) -> tuple[str | None, str | None, bool]:
     """Return commit, branch and whether tracked files differ; None for a missing commit or branch."""
-    answer = _git(root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=no")
+    command = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=no")
+    answer = _git(root, *command, any_owner=True)
     lines = [os.fsdecode(line) for line in answer.split(b"\0") if line]
     told = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
     commit, branch = told.get("branch.oid"), told.get("branch.head")
@@ -238,11 +264,11 @@ def _escaped(path: str) -> str:
     return re.sub(r"([\\*?\[ ])", r"\\\1", path)
 
 
-def _git(folder: Path, *arguments: str) -> bytes:
-    """Run git and return its output. Accepts another owner: the code there is to be run anyway."""
-    argv = ["git", *_EVERYWHERE, "-C", os.fspath(folder), *arguments]
+def _git(folder: Path, *arguments: str, any_owner: bool) -> bytes:
+    """Run git and return its output."""
+    argv = ["git", *_NO_PROGRAMS, *(_ANY_OWNER if any_owner else ()), "-C", os.fspath(folder), *arguments]
     environment = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
-    environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **_NO_FETCH}
     try:
         answer = subprocess.run(
             argv,
@@ -266,6 +292,10 @@ def _git(folder: Path, *arguments: str) -> bytes:
         # Followed by a path, the repository exists: a link of git's to one that is elsewhere, or gone.
         if any("not a git repository (or any" in line for line in said):
             raise NoWorkTree("it is in no git repository")
+        if any("dubious ownership" in line for line in said):
+            raise _unanswered(
+                folder, f"git refuses it as another user's; if you trust them: {said[-1].strip()}"
+            )
         why = said[-1] if said else f"exit code {answer.returncode}"
         raise _unanswered(folder, f"git fails there ({why})")
     return answer.stdout

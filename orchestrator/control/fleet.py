@@ -6,6 +6,7 @@ them their runs.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -52,9 +53,10 @@ def present(sweep_dir: SweepDir, here: Survey | None = None) -> Survey:
     """
     seen = submit.present(sweep_dir) if here is None else here
     notes = list(age_note(sweep_dir)) if here is None else []
+    silence = _never_asked(sweep_dir)
     for one in _given(sweep_dir):
         before = _done(seen, one)
-        heard = _is_home(seen, one) and recall(sweep_dir, one.place)
+        heard = (silence or _is_home(seen, one)) and replace(recall(sweep_dir, one.place), silence=silence)
         seen = overlaid(
             seen, one, heard or remote_status(sweep_dir, one.place, partial(_status, sweep_dir, one))
         )
@@ -62,6 +64,14 @@ def present(sweep_dir: SweepDir, here: Survey | None = None) -> Survey:
             results = f"{count(away, 'result')} not fetched from {one.place.name} yet"
             notes.append(f"{results}: {command(sweep_dir)}")
     return replace(seen, notes=(*seen.notes, *notes)) if notes else seen
+
+
+def _never_asked(sweep_dir: SweepDir) -> str | None:
+    """Return why no place that the sweep's ledger names is logged in to; None for a sweep of this user.
+
+    A question is a login on a machine that the ledger names, and starts the code of a folder there.
+    """
+    return None if sweep_dir.is_used_by(os.geteuid()) else f"{sweep_dir.path} belongs to another user"
 
 
 def _done(seen: Survey, one: AssignedRuns) -> int:
@@ -212,6 +222,8 @@ def log_from(
     if one is None or sweep_dir.run(run_id).result_path.exists():
         yield None
         return
+    if (silence := _never_asked(sweep_dir)) is not None:
+        raise OrchestrateError(f"{one.place.name} has the log and is not asked: {silence}")
     request = LogsRequest(run=run_id, attempt=attempt, follow=to_the_end)
     with stream(one.place, sweep_dir.name, one.code, profile_of(one), request) as pipe:
         yield pipe

@@ -121,6 +121,11 @@ class SweepDir:
             hint=f"did you mean {near[0]}?" if near else None,
         )
 
+    def is_used_by(self, user: int) -> bool:
+        """Return whether the user made the sweep, or has a decision in its ledger."""
+        made = (path.stat().st_uid for path in (self.path, *self._ledger.glob("*.json")))
+        return user in made
+
     def create(self) -> None:
         """Create the sweep's folders."""
         with storage_errors(self.path):
@@ -130,14 +135,14 @@ class SweepDir:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Let one command at a time decide. Orders decisions only: claims keep runs safe without it."""
-        with storage_errors(self.path), open_to_write(self.path / ".lock", "w") as file:
+        with storage_errors(self.path), open_to_write(self.path / ".lock", "a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     @contextmanager
     def lock_if_free(self) -> Iterator[bool]:
         """Yield True holding :meth:`lock`, or False at once while another command holds it."""
-        with storage_errors(self.path), open_to_write(self.path / ".lock", "w") as file:
+        with storage_errors(self.path), open_to_write(self.path / ".lock", "a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

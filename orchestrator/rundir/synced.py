@@ -178,7 +178,7 @@ def sync_lock(sweep: SweepDir) -> Iterator[int]:
     folder = sweep.path / SYNCED
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        file = open_to_write(folder / "lock", "w")
+        file = open_to_write(folder / "lock", "a")
     with file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file.fileno()

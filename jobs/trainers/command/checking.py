@@ -74,7 +74,7 @@ def _may_read_description(run: Run) -> bool:
     """Whether the program names its run's description, or its files are unknown here."""
     try:
         argv = command_line(run)
-        program = project_files(Path.cwd()).program(run.point)
+        program = project_files(Path.cwd(), any_owner=True).program(run.point)
     except OrchestrateError:
         return True
     if program.unknown is not None:
@@ -98,7 +98,7 @@ def _content(name: str) -> bytes:
 def _require_code(run: Run) -> None:
     """Raise unless every entry of the key `code` fits a file."""
     value = patterns_of(run)
-    if value is not None and (missing := project_files(Path.cwd()).unmatched(value)):
+    if value is not None and (missing := project_files(Path.cwd(), any_owner=True).unmatched(value)):
         raise BadConfigError(
             f"`{CODE_KEY}`: found no file {missing[0]!r} in {Path.cwd()}, where runs start",
             hint="name files, folders or patterns relative to that folder",

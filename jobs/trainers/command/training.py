@@ -254,7 +254,7 @@ def _versions(context: RunContext, imports: Path, declared: Declared) -> dict[st
     """Return versions: this program's, those of imported packages, those that the program declared."""
     ours = provenance.versions(COMMAND)
     ours.pop("python")  # the worker's, maybe not the program's
-    program = project_files(Path.cwd(), [context.run_dir.path.parents[2].resolve()]).program(
+    program = project_files(Path.cwd(), [context.run_dir.path.parents[2].resolve()], any_owner=True).program(
         context.run.point
     )
     return {**ours, **imported_packages(imports, program), **declared.versions}

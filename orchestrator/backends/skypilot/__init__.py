@@ -22,7 +22,7 @@ from orchestrator.backends.skypilot.task import (
 from orchestrator.backends.waste import idle_gpus
 from orchestrator.config.command import COMMAND_KEY, program_file
 from orchestrator.config.profiles import Profile
-from orchestrator.config.worktree import NoWorkTree, read_worktree
+from orchestrator.config.worktree import NoWorkTree, list_files
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError, RefusedError
 from orchestrator.core.types import Array, Capacity, Concern, JobState, JobStatus, Plan, Reason
 from orchestrator.rundir import CodeDir, SweepDir
@@ -151,7 +151,7 @@ def _unsent(plan: Plan) -> Iterator[Concern]:
     file = next((file for file in files if file and not file.startswith(("/", "~", "$"))), None)
     try:
         if file is not None:
-            read_worktree(Path.cwd().resolve())
+            list_files(Path.cwd().resolve(), any_owner=True)
     except NoWorkTree as error:
         yield Concern(
             f"no file of {Path.cwd()} is sent to an instance ({error}), but `command` starts {file}",

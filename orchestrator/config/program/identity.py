@@ -27,7 +27,7 @@ from orchestrator.config.code.file_kinds import (
 )
 from orchestrator.config.command import COMMAND_KEY, filled, values_of
 from orchestrator.config.program.file_hash import digest_of
-from orchestrator.config.worktree import NoWorkTree, UnreadWorkTree, read_worktree
+from orchestrator.config.worktree import NoWorkTree, UnreadWorkTree, list_files
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import CodeDir, results_among
 from orchestrator.rundir.code import quoted, unquoted
@@ -116,16 +116,17 @@ class ProjectFiles:
     """The project's files around the folder ``start`` in which programs start, at one moment.
 
     ``without``: folders of results, which do not belong to a project; other sweeps found in it do not either.
-    Hashes are cached. ``unknown``: the reason for which git cannot list the project's files.
+    Hashes are cached. ``unknown``: the reason for which git cannot list the project's files. ``any_owner``:
+    git lists those of other users, too, for code that is run in any case.
     """
 
-    def __init__(self, start: Path, without: Sequence[Path] = ()) -> None:
+    def __init__(self, start: Path, without: Sequence[Path] = (), *, any_owner: bool = False) -> None:
         self.start = start
         self.listed: dict[str, Path] = {}
         self._in_project: set[str] = set()
         self.unknown: str | None = None
         try:
-            self.listed, self._in_project = _listing(start, without)
+            self.listed, self._in_project = _listing(start, without, any_owner)
         except UnreadWorkTree as error:
             self.unknown = f"{start} is in a git repository, and {error}"
         except OrchestrateError as error:
@@ -255,13 +256,13 @@ class ProjectFiles:
         }
 
 
-def project_files(start: Path, without: Sequence[Path] = ()) -> ProjectFiles:
+def project_files(start: Path, without: Sequence[Path] = (), *, any_owner: bool = False) -> ProjectFiles:
     """Return the files around ``start``; a checkout's are read again after some seconds."""
-    key = (os.fspath(start), tuple(map(os.fspath, without)))
+    key = (os.fspath(start), tuple(map(os.fspath, without)), any_owner)
     known = _known.get(key)
     if known is None or time.monotonic() > known[0]:
         began = time.monotonic()
-        files = ProjectFiles(start, without)
+        files = ProjectFiles(start, without, any_owner=any_owner)
         if CodeDir.holding(start / "here") is not None:
             known = (math.inf, files)
         elif files.unknown is None:
@@ -273,12 +274,12 @@ def project_files(start: Path, without: Sequence[Path] = ()) -> ProjectFiles:
 
 
 # The files with the time of their next reading.
-_known: dict[tuple[str, tuple[str, ...]], tuple[float, ProjectFiles]] = {}
+_known: dict[tuple[str, tuple[str, ...], bool], tuple[float, ProjectFiles]] = {}
 
 
-def _listing(start: Path, without: Sequence[Path]) -> tuple[dict[str, Path], set[str]]:
+def _listing(start: Path, without: Sequence[Path], any_owner: bool) -> tuple[dict[str, Path], set[str]]:
     """Return the project's files by name, and the names of those that count by default."""
-    kept = _frozen_listing(start) or _live_listing(start, without)
+    kept = _frozen_listing(start) or _live_listing(start, without, any_owner)
     if kept is None:
         return {}, set()
     root, found = kept
@@ -307,9 +308,9 @@ def _frozen_listing(start: Path) -> tuple[Path, list[str]] | None:
     return code.tree, [name.removeprefix("tree/") for name in names if name.startswith("tree/")]
 
 
-def _live_listing(start: Path, without: Sequence[Path]) -> tuple[Path, list[str]] | None:
+def _live_listing(start: Path, without: Sequence[Path], any_owner: bool) -> tuple[Path, list[str]] | None:
     try:
-        tree = read_worktree(start.resolve(), without)
+        tree = list_files(start.resolve(), without, any_owner=any_owner)
     except UnreadWorkTree:
         raise
     except NoWorkTree:
