@@ -1,4 +1,4 @@
-"""Interpret a `command` of a grid: fill in its arguments, and find the program's file in it."""
+"""Interpret a `command` of a grid: find the program's file, and the code of a shell, in it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.core.types import Value
-
 COMMAND_KEY = "command"
 # Other names for the key, and the correct spelling in a grid.
 OTHER_COMMAND_KEYS = ("script", "program", "cmd", "entrypoint", "entry_point", "executable")
 PROGRAM_OF_ONES_OWN = "trainer: command, and base: {command: [python, train.py]}"
-
-_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_./+~-]*)\}")
 
 _PLAIN_ITEM = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./=-]*|--?[A-Za-z0-9_./=-]+")
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
@@ -34,34 +30,16 @@ _VALUED_OTHER = frozenset(("-r", "--require", "-t", "--threads", "-p", "--projec
 _NO_FILE_PYTHON = re.compile(r"-([A-Za-z]*[cm].*)?")
 _NO_FILE_SHELL = re.compile(r"-([A-Za-z]*[cs][A-Za-z]*)?")
 _NO_FILE_OTHER = re.compile(r"-([eE].*|-eval.*)?")
-# The option before inline code; not of a login shell, whose profile may change the folder.
+# The option before inline code, and options of a shell with a separate value, such as -eo pipefail.
 _INLINE = re.compile(r"-[A-Zabd-hj-km-z]*c")
+_INLINE_SHELL = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
+_SETS_OPTION = re.compile(r"[-+][A-Za-z]*[oO]")
+# Not a login shell, whose profile may change the folder.
 _LOGIN = re.compile(r"--login|-[A-Za-z]*l[A-Za-z]*")
 _ASSIGNED = re.compile(r"\w+=")
 # Characters that a shell expands.
 _EXPANDED = re.compile(r"[$`*?\[{~\\]")
 _SCRIPT = re.compile(r".+\.(py|sh|bash|zsh|jl|R|r|pl|rb|lua|js|mjs|php)")
-
-
-def values_of(point: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of placeholders by key; ``point`` holds a run's keys with its seed and threads."""
-    return {"threads": 1, **point}
-
-
-def asked_for(command: Any) -> set[str]:
-    """Return the keys of the placeholders in a command."""
-    items = command if isinstance(command, list | tuple) else ()
-    return {key for item in items for key in _PLACEHOLDER.findall(_text(item))}
-
-
-def filled(item: Value, values: Mapping[str, Any]) -> str:
-    """Fill a run's values into an argument. Raises ``KeyError`` with the name of an unknown key."""
-    text = _text(item)
-    return _PLACEHOLDER.sub(lambda match: _text(values[match[1]]), text) if "{" in text else text
-
-
-def _text(value: Value) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def command_meant(keys: Mapping[str, Any]) -> str:
@@ -87,15 +65,41 @@ def program_file(argv: Sequence[str]) -> str | None:
 def code_of(argv: Sequence[str]) -> str | None:
     """Return the program text after ``-c`` of Python, or of a shell other than a login shell."""
     name = os.path.basename(argv[0]) if argv else ""
-    valued = _VALUED_PYTHON if _PYTHON.fullmatch(name) else _VALUED_SHELL if _SHELL.fullmatch(name) else None
-    options = iter(argv[1:] if valued is not None else ())
+    if _SHELL.fullmatch(name):
+        position = _after_options(argv, 1)
+        login = position is None or any(_LOGIN.fullmatch(option) for option in argv[1:position])
+        return None if position is None or login else argv[position]
+    options = iter(argv[1:] if _PYTHON.fullmatch(name) else ())
     for item in options:
-        if valued and item in valued:
+        if item in _VALUED_PYTHON:
             next(options, None)
         elif _INLINE.fullmatch(item):
             return next(options, None)
-        elif not item.startswith("-") or (valued is _VALUED_SHELL and _LOGIN.fullmatch(item)):
+        elif not item.startswith("-"):
             return None
+    return None
+
+
+def shell_code_at(command: Sequence[Any]) -> int | None:
+    """Return the position of the code that a shell gets after ``-c``, also behind other programs."""
+    for start, item in enumerate(command):
+        if isinstance(item, str) and _SHELL.fullmatch(os.path.basename(item)):
+            position = _after_options(command, start + 1)
+            if position is not None:
+                return position
+    return None
+
+
+def _after_options(command: Sequence[Any], position: int) -> int | None:
+    """Return the position of the first argument after a shell's options if ``-c`` is one of them."""
+    is_code = False
+    while position < len(command):
+        item = str(command[position])
+        if item[:1] not in ("-", "+") or item in ("-", "--"):
+            position += item in ("-", "--")
+            return position if is_code and position < len(command) else None
+        is_code |= bool(_INLINE_SHELL.fullmatch(item))
+        position += 2 if item in _VALUED_SHELL or _SETS_OPTION.fullmatch(item) else 1
     return None
 
 

@@ -14,7 +14,8 @@ from typing import Any, Self
 
 from orchestrator.config import actors
 from orchestrator.config.actors import SilenceLimit
-from orchestrator.config.command import COMMAND_KEY, asked_for
+from orchestrator.config.command import COMMAND_KEY
+from orchestrator.config.placeholders import keys_asked_for
 from orchestrator.config.plug_ins import find_plug_in, plug_in_names
 from orchestrator.config.task_packages import (
     ACTOR_CRITIC_TASKS,
@@ -204,7 +205,7 @@ class TrainerSpec:
 
         A key that a program takes as an argument, as in ``--minutes={minutes}``, is the program's own.
         """
-        own = self.runs_program and self.minutes in asked_for(run.overrides.get(COMMAND_KEY))
+        own = self.runs_program and self.minutes in keys_asked_for(run.overrides.get(COMMAND_KEY))
         return "" if own else self.minutes
 
     def minutes_of(self, run: Run) -> float | None:
@@ -318,9 +319,7 @@ COMMAND = TrainerSpec(
     runs_program=True,
     several_nodes=True,
     keys={
-        "command": (
-            "the program and its arguments, a list; `{key}` in an item becomes the run's value of that key"
-        ),
+        "command": "the program and its arguments, a list; `{key}` in an item becomes the run's value",
         "code": (
             "files, folders and patterns that count as the program, relative to the folder in which it "
             "starts, in place of the project's sources and settings; with `+` beside them, with `-` without. "

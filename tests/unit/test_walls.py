@@ -35,6 +35,7 @@ SHARED = (
     "config.code.identity",
     "config.command",
     "config.grid.resources",
+    "config.placeholders",
     "config.program",
     "config.trainers",
     "core.errors",

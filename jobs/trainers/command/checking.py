@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -9,12 +10,14 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from jobs.check import ELSEWHERE, Problem
+from jobs.check import ELSEWHERE, Problem, distinct
+from jobs.trainers.command.argparse_options import misread
 from jobs.trainers.command.training import DESCRIPTION, command_line, patterns_of, require_program
 from jobs.training.config_errors import RefusedKeyError
 from jobs.training.context import BadConfigError
 from jobs.training.time_budget import minutes_of
-from orchestrator.config.command import COMMAND_KEY, asked_for, code_of, module_of, program_file
+from orchestrator.config.command import COMMAND_KEY, code_of, module_of, program_file
+from orchestrator.config.placeholders import arguments, keys_asked_for
 from orchestrator.config.program.identity import CODE_KEY, project_files
 from orchestrator.config.trainers import COMMAND
 from orchestrator.core.errors import OrchestrateError
@@ -42,7 +45,20 @@ def check(runs: Sequence[Run]) -> list[Problem]:
             _require_code(run)
         except OrchestrateError as error:
             problems.setdefault(str(error), Problem(run.run_id, CODE_KEY, str(error), error.hint))
-    return [*problems.values(), *_unused_keys(runs)]
+    misread_ones = () if problems else _misread_arguments(runs)
+    return [*problems.values(), *_unused_keys(runs), *misread_ones]
+
+
+def _misread_arguments(runs: Sequence[Run]) -> Iterator[Problem]:
+    """Warn of arguments that a Python program does not read as the grid means them, each kind once."""
+    seen = set()
+    for run in distinct(runs):
+        with contextlib.suppress(OrchestrateError):
+            for fault in misread(run, arguments(run.overrides[COMMAND_KEY], run.point)):
+                if fault.text not in seen:
+                    seen.add(fault.text)
+                    message = f"`command` gives the program {fault.text}"
+                    yield Problem(run.run_id, COMMAND_KEY, message, fault.hint, blocks=False)
 
 
 def _unused_keys(runs: Sequence[Run]) -> Iterator[Problem]:
@@ -53,7 +69,7 @@ def _unused_keys(runs: Sequence[Run]) -> Iterator[Problem]:
         for key, value in run.overrides.items():
             values.setdefault(key, set()).add(json.dumps(value))
         commands.setdefault(json.dumps(run.overrides.get(COMMAND_KEY)), run)
-    asked = {key for run in commands.values() for key in asked_for(run.overrides.get(COMMAND_KEY))}
+    asked = {key for run in commands.values() for key in keys_asked_for(run.overrides.get(COMMAND_KEY))}
     known = {*COMMAND.keys, *asked}
     unused = [key for key, found in values.items() if len(found) > 1 and key not in known]
     if not unused or any(map(_may_read_description, commands.values())):

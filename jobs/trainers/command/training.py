@@ -1,7 +1,7 @@
 """Train with any program that follows the run protocol (docs/run-protocol.md).
 
-Overrides: ``command``, an argument list, never a shell; ``{key}`` in an item stands for the run's value of
-that key, ``{seed}`` and ``{threads}`` among them. ``code`` says which files count as the program
+Overrides: ``command``, an argument list, never a shell, with the run's values in place of ``{key}``
+(:mod:`orchestrator.config.placeholders`). ``code`` says which files count as the program
 (:mod:`orchestrator.config.program.identity`). After ``minutes`` of training the program is stopped and the
 run is done, unless ``{minutes}`` is an argument of the program. All other keys are the program's own.
 
@@ -33,7 +33,8 @@ from jobs.training.time_budget import minutes_of
 from jobs.worker.failures import ProgramFailed, is_storage_error
 from jobs.worker.run_process import THREAD_VARIABLES
 from jobs.worker.signals import grace_seconds
-from orchestrator.config.command import COMMAND_KEY, command_meant, filled, program_file
+from orchestrator.config.command import COMMAND_KEY, command_meant, program_file
+from orchestrator.config.placeholders import arguments
 from orchestrator.config.program.identity import CODE_KEY, Patterns, project_files
 from orchestrator.config.trainers import COMMAND
 from orchestrator.core.errors import OrchestrateError, StorageError
@@ -136,8 +137,12 @@ def command_line(run: Run) -> list[str]:
             f"`command` {found}; expected a list: the program and its arguments",
             hint=f"write {command_meant(run.overrides)}",
         )
-    values = {**run.overrides, "seed": run.seed, "threads": run.threads}
-    argv = [_fill(item, values) for item in command]
+    try:
+        argv = arguments(command, {**run.overrides, "seed": run.seed, "threads": run.threads})
+    except OrchestrateError as error:
+        raise BadConfigError(str(error), hint=error.hint) from None
+    if not argv:
+        raise BadConfigError("`command`: no program is left of it: the values of the run are empty lists")
     if shutil.which(argv[0]) is None:
         raise BadConfigError(f"`command`: found no program {argv[0]!r} that can be executed")
     return argv
@@ -154,16 +159,6 @@ def require_program(argv: Sequence[str]) -> None:
         raise BadConfigError(message, hint=hint)
     if os.path.isdir(script) and not os.path.exists(os.path.join(script, "__main__.py")):
         raise BadConfigError(f"`command`: found the folder {script!r}, which holds no __main__.py", hint=hint)
-
-
-def _fill(item: Value, values: Mapping[str, Value]) -> str:
-    try:
-        return filled(item, values)
-    except KeyError as error:
-        known = ", ".join(sorted(set(values) - {COMMAND_KEY, CODE_KEY}))
-        raise BadConfigError(
-            f"`command`: {item!r} asks for {error.args[0]!r}, and the run has: {known}"
-        ) from None
 
 
 def _variables(context: RunContext, checkpoint: CheckpointFile | None) -> dict[str, str]:

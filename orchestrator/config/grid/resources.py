@@ -73,7 +73,7 @@ def read_resources(
     stated: dict[str, Value] = {}
     formulas = []
     for entry in node.entries:
-        if (formula := _formula(entry)) is not None:
+        if (formula := _formula(entry, source)) is not None:
             formulas.append(formula)
         else:
             stated[entry.key] = _resource(entry, max_threads, source)
@@ -150,11 +150,17 @@ def _written(node: Node) -> str:
     return str(value).strip() if isinstance(value, int | str) and not isinstance(value, bool) else ""
 
 
-def _formula(entry: KeyNode) -> Formula | None:
+def _formula(entry: KeyNode, source: YamlFile) -> Formula | None:
     """Return a resource with keys of the run in braces; ``None`` for all else."""
     text = entry.node.value if isinstance(entry.node, Scalar) else None
     if entry.key not in _NAMES or not isinstance(text, str) or not _KEY.search(text):
         return None
+    if "${" in text:
+        raise source.error(
+            entry.node.at,
+            f"resources.{entry.key}: found {shown(text)}, and keys of the run stand in braces without a $",
+            f"write {shown(text.replace('${', '{'))}",
+        )
     is_amount = entry.key in ("mem", "time") or _SUM.fullmatch(text)
     return Formula(entry.key, text, entry.node.at) if is_amount else None
 

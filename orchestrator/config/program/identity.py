@@ -25,7 +25,8 @@ from orchestrator.config.code.file_kinds import (
     is_source,
     modules_beside,
 )
-from orchestrator.config.command import COMMAND_KEY, filled, values_of
+from orchestrator.config.command import COMMAND_KEY
+from orchestrator.config.placeholders import arguments
 from orchestrator.config.program.file_hash import digest_of
 from orchestrator.config.worktree import NoWorkTree, UnreadWorkTree, list_files
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
@@ -169,12 +170,11 @@ class ProjectFiles:
     def _named(self, point: Mapping[str, Any]) -> Iterator[str]:
         """Yield the files named in the command, as spelled there."""
         command = point.get(COMMAND_KEY)
-        values = values_of(point)
-        for position, item in enumerate(command if isinstance(command, list | tuple) else ()):
-            try:
-                text = filled(item, values)
-            except KeyError:
-                continue
+        try:
+            argv = arguments(command, point) if isinstance(command, list | tuple) else []
+        except OrchestrateError:
+            argv = []
+        for position, text in enumerate(argv):
             if (text, not position) not in self._items:
                 self._items[text, not position] = self._files_in(text, first=not position)
             yield from self._items[text, not position]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,9 +29,169 @@ def run(command: Any, number: int = 0, **overrides: Any) -> Run:
 
 @given(values)
 def test_a_value_is_one_argument_whatever_stands_in_it(value: Any) -> None:
-    argv = command_line(run([sys.executable, "{key}", "--key={key}", "{key}{seed}"], key=value))
+    argv = command_line(run([sys.executable, "--key={key}", "{key}{seed}", "{key}"], key=value))
     text = value if isinstance(value, str) else json.dumps(value)
-    assert argv == [sys.executable, text, f"--key={text}", f"{text}7"]
+    assert argv == [
+        sys.executable,
+        f"--key={text}",
+        f"{text}7",
+        *(value if isinstance(value, list) else [text]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("item", "value", "arguments"),
+    [
+        ("{key}", [64, "a b"], ["64", "a b"]),
+        ("{key}", [], []),
+        ("{key}", "", [""]),
+        ("{key}", None, ["null"]),
+        ("{key}", {"a": [1]}, ['{"a": [1]}']),
+        ("--key={key}", [64, 64], ["--key=[64, 64]"]),
+        ("{key:flag}", True, ["--key"]),
+        ("{key:flag}", False, []),
+        ("{key:flag}", None, []),
+        ("{key:flag}", [], []),
+        ("{key:flag}", [64, 64], ["--key", "64", "64"]),
+        ("{key:flag}", 0, ["--key", "0"]),
+        ("{key:flag}", "", ["--key", ""]),
+        ("{key:no-flag}", True, ["--key"]),
+        ("{key:no-flag}", False, ["--no-key"]),
+        ("{{key}}", 1, ["{key}"]),
+        ("{{key:flag}}", 1, ["{key:flag}"]),
+        ("{{print}}", 1, ["{print}"]),
+        ("${{key}}", 1, ["${key}"]),
+        ("${print}", 1, ["${print}"]),
+    ],
+)
+def test_a_placeholder_alone_may_be_several_arguments_or_none(
+    item: str, value: Any, arguments: list[str]
+) -> None:
+    assert command_line(run([sys.executable, item, "last"], key=value))[1:] == [*arguments, "last"]
+
+
+@pytest.mark.parametrize(
+    ("code", "value", "printed"),
+    [
+        ("show {key}", [64, "a b;"], ["64", "a b;"]),
+        ("show --key={key}", [64, 64], ["--key=[64, 64]"]),
+        ("show {key:flag} x", False, ["x"]),
+        ("show {key:flag}; show x", ["a b"], ["--key", "a b", "x"]),
+        ("show {key}", "a b", ["a", "b"]),
+        ("show '{key}'", "a b", ["a b"]),
+        ("show '{key}'", {"a": "$(id)"}, ['{"a": "$(id)"}']),
+        ('show "{key}"', "a; 'b' & c", ["a; 'b' & c"]),
+        ('show "it\'s" "{key}"', "(a)", ["it's", "(a)"]),
+        ("show '' \\\" '{key}'", "(a)", ["", '"', "(a)"]),
+        ("A=b; show ${A} '{{key}}' ${A:-c}", "x", ["b", "{key}", "b"]),
+    ],
+)
+@pytest.mark.parametrize("options", [["-c"], ["-euo", "pipefail", "-c"], ["-ec"], ["-c", "-e"]])
+def test_the_code_of_a_shell_gets_values_as_its_quotation_wants_them(
+    options: list[str], code: str, value: Any, printed: list[str]
+) -> None:
+    argv = command_line(run(["bash", *options, "show() { printf '%s\\n' \"$@\"; }\n" + code], key=value))
+    assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines() == printed
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("show {key}", "a; id"),
+        ("show {key}", "a\nid"),
+        ("show {key}", "#1"),
+        ('show "{key}"', "$(id)"),
+        ('show "{key}"', "`id`"),
+        ('show "{key}"', 'a" id "'),
+        ("show '{key}'", "a' id '"),
+        ('show "$(show "{key}")"', "$(id)"),
+        ("show `show '{key}'`", "a'"),
+        ("# don't\nshow '{key}'", "$(id)"),
+        ("cat <<EOF\n'{key}'\nEOF", "$(id)"),
+        ("sh -c 'show {key}'", "a; id"),
+        ("eval 'show {key}'", "a; id"),
+    ],
+)
+@pytest.mark.parametrize("start", [["bash"], ["/bin/sh"], ["env", "A=1", "bash"], ["bash", "-l"]])
+def test_no_value_becomes_code_of_a_shell(start: list[str], code: str, value: str) -> None:
+    with pytest.raises(BadConfigError, match="as code") as caught:
+        command_line(run([*start, "-c", code], key=value))
+    assert "$1" in (caught.value.hint or "")
+    argv = command_line(run([*start, "-c", 'show "$1"', "bash", "{key}"], key=value))
+    assert argv[-1] == value
+
+
+@pytest.mark.parametrize(
+    ("item", "hint"),
+    [
+        ("run_${seed}", "write {seed} for the run's value, ${{seed}}"),
+        ("${size}", "write {size}"),
+        ("{print}", "{{print}}"),
+        ("{sizes}", "did you mean {size}?"),
+        ("x{size:flag}", "--size={size}"),
+    ],
+)
+@pytest.mark.parametrize("shell", [False, True])
+def test_what_a_placeholder_cannot_mean_is_refused_with_what_to_write(
+    item: str, hint: str, shell: bool
+) -> None:
+    argv = ["bash", "-c", f"echo {item}"] if shell else [sys.executable, item]
+    with pytest.raises(BadConfigError) as caught:
+        command_line(run(argv, size=3))
+    assert hint in (caught.value.hint or "")
+
+
+def test_ids_of_runs_are_those_of_earlier_versions() -> None:
+    point = {"command": ["python", "t.py", "{hidden}", "--lr={lr}"], "hidden": [64, 64], "lr": 0.1}
+    assert COMMAND.identify(point, 3, 1).run_id == "2f0fb364b9acde2b"
+
+
+PROGRAM = """
+import argparse
+from options import add
+p = argparse.ArgumentParser()
+p.add_argument("--flag", type=bool, default=False)
+p.add_argument("--cuda", action="store_true")
+p.add_argument("--norm", action=argparse.BooleanOptionalAction, default=True)
+p.add_argument("--tag")
+p.add_argument("--cfg", type=json.loads)
+add(p)
+"""
+
+
+@pytest.mark.parametrize(
+    ("items", "keys", "warned"),
+    [
+        (["--flag", "{flag}"], {"flag": False}, "--flag false"),
+        (["--flag={flag}"], {"flag": False}, "--flag false"),
+        (["--other", "{flag}"], {"flag": "no"}, "--other no"),
+        (["--flag", "{flag}"], {"flag": True}, None),
+        (["--cuda", "{cuda}"], {"cuda": True}, "takes no value"),
+        (["--norm={norm}"], {"norm": False}, "takes no value"),
+        (["{norm:flag}"], {"norm": False}, "no --norm"),
+        (["{norm:no-flag}"], {"norm": False}, None),
+        (["{cuda:flag}"], {"cuda": False}, None),
+        (["--tag", "{tag}"], {"tag": None}, "--tag null"),
+        (["--tag", "{tag}"], {"tag": "null"}, None),
+        (["--cfg", "{cfg}"], {"cfg": None}, None),
+        (["{cuda}"], {"cuda": ""}, "an empty argument"),
+        (["--tag", "{tag}"], {"tag": ""}, None),
+        (["--unknown", "{flag}"], {"flag": False}, None),
+    ],
+)
+def test_arguments_that_argparse_misreads_are_warned_of(
+    items: list[str],
+    keys: dict[str, Any],
+    warned: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(PROGRAM)
+    Path("options.py").write_text("def add(p):\n    p.add_argument('--other', type=bool)\n")
+    problems = check([run([sys.executable, "train.py", *items], **keys)])
+    assert [problem.blocks for problem in problems] == ([] if warned is None else [False])
+    assert warned is None or warned in problems[0].message
 
 
 def test_seed_and_threads_are_always_there() -> None:
@@ -40,7 +202,9 @@ def test_a_value_is_not_filled_again() -> None:
     assert command_line(run([sys.executable, "{a}"], a="{seed}"))[1:] == ["{seed}"]
 
 
-@pytest.mark.parametrize("text", ['{"json": 1}', "{}", "{ x }", "a{", "${HOME", "{1}"])
+@pytest.mark.parametrize(
+    "text", ['{"json": 1}', "{}", "{ x }", "a{", "${HOME", "{1}", "${HOME}", "${a.b}/x", '{"a": {"b": 1}}']
+)
 def test_other_braces_stay(text: str) -> None:
     assert command_line(run([sys.executable, text]))[1:] == [text]
 

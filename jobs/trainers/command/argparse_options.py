@@ -1,0 +1,167 @@
+"""Read the options that a Python program declares with argparse, and find arguments that it misreads.
+
+Known are calls of ``add_argument`` with constants, in the program's file and in files beside it that it
+imports. An option that is declared twice in different ways is left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from orchestrator.config.command import module_of, program_file
+from orchestrator.config.placeholders import flags_in
+from orchestrator.core.types import Run
+
+_FALSE = frozenset(("false", "no", "off", "0", "none", "null"))
+_WITHOUT_VALUE = frozenset(("store_true", "store_false", "BooleanOptionalAction"))
+_MOST_FILES = 50
+
+
+@dataclass(frozen=True)
+class Declared:
+    """An option's ``action`` and ``type`` by name, empty by default, and whether its default is True."""
+
+    action: str
+    type: str
+    is_on: bool
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An argument that the program misreads, with what to write instead; ``text`` names the option."""
+
+    text: str
+    hint: str
+
+
+def misread(run: Run, argv: Sequence[str]) -> Iterator[Fault]:
+    """Yield the faults of a run's arguments; none where its program is not Python or declares no options."""
+    found = _program(argv)
+    if found is None:
+        return
+    path, first = found
+    options, has_positional = _declared(path)
+    if not options:
+        return
+    null = None in run.overrides.values()
+    previous = ""
+    for position, argument in enumerate(argv[first:], first):
+        name, equals, value = argument.partition("=")
+        following = "" if equals else argv[position + 1] if position + 1 < len(argv) else "-"
+        option = options.get(name) if name.startswith("-") else None
+        if option is not None:
+            yield from _misread_value(name, option, value or following, null)
+        elif not argument and not has_positional and not previous.startswith("-"):
+            yield Fault(
+                "an empty argument, and the program takes no positional arguments",
+                "{key:flag} of true and false gives --key or nothing; so does {key} of lists: [--key] and []",
+            )
+        previous = argument
+    for key, form in flags_in(run.overrides.get("command")):
+        option = options.get(f"--{key}")
+        if option and option.is_on and form == "flag" and run.overrides.get(key) is False:
+            yield Fault(
+                f"no --{key} for {key}: false, and the program's default of --{key} is True",
+                f"{{{key}:no-flag}} gives --no-{key}, which argparse.BooleanOptionalAction takes",
+            )
+
+
+def _misread_value(name: str, option: Declared, value: str, null: bool) -> Iterator[Fault]:
+    """Yield the fault of an option with this value, or with this argument behind it."""
+    key = name.lstrip("-")
+    lower = value.lower()
+    if option.type == "bool" and lower in _FALSE:
+        yield Fault(
+            f"{name} {value}, which the program reads as True: its type=bool turns every text but the empty "
+            "one into True",
+            f'declare {name} with action="store_true" in the program and write {{{key}:flag}}',
+        )
+    elif option.action in _WITHOUT_VALUE and lower in ("true", "false"):
+        yield Fault(
+            f"{name} {value}, and the program's {name} takes no value", f"write {{{key}:flag}} in its place"
+        )
+    elif null and value == "null" and option.type in ("", "str") and not option.action:
+        yield Fault(
+            f"{name} null, which the program reads as a text of four letters",
+            f"{{{key}:flag}} leaves the option out where {key} is null",
+        )
+
+
+def _program(argv: Sequence[str]) -> tuple[Path, int] | None:
+    """Return the Python file that a command starts and the position of its first argument."""
+    script, module = program_file(argv), module_of(argv)
+    if script is not None and script.endswith(".py") and script in argv:
+        return Path(script), argv.index(script) + 1
+    if module is not None:
+        path = Path(*module.split("."))
+        for file in (path.with_suffix(".py"), path / "__main__.py"):
+            if file.is_file():
+                return file, argv.index(module) + 1
+    return None
+
+
+@cache
+def _declared(path: Path) -> tuple[Mapping[str, Declared], bool]:
+    """Return the options in a program's sources, and whether it has positional arguments."""
+    found: dict[str, Declared | None] = {}
+    has_positional = False
+    for tree in _sources(path):
+        for node in ast.walk(tree):
+            if not (isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument"):
+                continue
+            names = [one.value for one in node.args if isinstance(one, ast.Constant)]
+            option = _option(node)
+            for name in names:
+                if not str(name).startswith("-"):
+                    has_positional = True
+                found[str(name)] = option if found.get(str(name), option) == option else None
+            has_positional |= not names or any(word.arg is None for word in node.keywords)
+    return {name: option for name, option in found.items() if option is not None}, has_positional
+
+
+def _option(call: ast.Call) -> Declared:
+    words = {word.arg: word.value for word in call.keywords}
+    action, kind, default = (words.get(name) for name in ("action", "type", "default"))
+    return Declared(_name(action), _name(kind), isinstance(default, ast.Constant) and default.value is True)
+
+
+def _name(node: ast.expr | None) -> str:
+    """Return the last name of an expression or the text of a constant."""
+    if node is None:
+        return ""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    return str(getattr(node, "attr", getattr(node, "id", "?")))
+
+
+def _sources(path: Path) -> Iterator[ast.AST]:
+    """Yield the syntax of a program's file and of files beside it or in this folder that it imports."""
+    todo, seen = [path], {os.path.abspath(path)}
+    while todo:
+        file = todo.pop()
+        try:
+            tree = ast.parse(file.read_bytes())
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            continue
+        yield tree
+        for name in _imported(tree):
+            for folder in (file.parent, Path()):
+                other = folder.joinpath(*name.split(".")).with_suffix(".py")
+                if os.path.abspath(other) not in seen and len(seen) < _MOST_FILES and other.is_file():
+                    seen.add(os.path.abspath(other))
+                    todo.append(other)
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            yield module or "."
+            yield from (f"{module}.{one.name}".strip(".") for one in node.names if one.name != "*")

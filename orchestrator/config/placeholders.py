@@ -1,0 +1,176 @@
+"""Fill a run's values into the arguments of a `command` (docs/run-protocol.md, "Values in the command").
+
+``{key}`` becomes the value and ``{{text}}`` the text ``{text}``. ``{key}`` and ``{key:flag}`` alone in an
+argument may become several arguments, or none. Into the code of a shell go only values that the shell cannot
+read as code.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from orchestrator.config.command import shell_code_at
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.types import Value
+
+# Keys that are no arguments of the program.
+_NOT_PASSED = ("command", "code")
+_KEY = r"[A-Za-z_][A-Za-z0-9_./+~-]*"
+_PLACEHOLDER = re.compile(
+    rf"\{{(?P<text>\{{{_KEY}(?::[a-z-]+)?\}})\}}"
+    rf"|(?P<dollar>\$?)\{{(?P<key>{_KEY})(?::(?P<form>flag|no-flag))?\}}"
+)
+# By the quotation of a shell (none: ""): characters that end it or begin code in it.
+_UNKNOWN = "unknown"
+_CODE_IN = {"'": frozenset("'"), '"': frozenset('"\\$`'), "": frozenset("'\"\\$`;&|<>()#\n\r")}
+_CODE_IN[_UNKNOWN] = frozenset().union(*_CODE_IN.values())
+# Quotes, and what leaves the quotation unknown: substitutions, documents, comments, other shells.
+_SHELL_TOKEN = re.compile(
+    r"""\\.|(?P<quote>['"])|(?P<nested>`|\$[('"]|<<|(?<!\S)\#)"""
+    r"""|(?P<shell>(?<![\w.-])(?:eval|ssh|(?:ba|da|z|k|a|fi)?sh)\b)""",
+    re.DOTALL,
+)
+
+
+def keys_asked_for(command: Any) -> set[str]:
+    """Return the keys of the placeholders in a command."""
+    items = command if isinstance(command, list | tuple) else ()
+    found = (match for item in items for match in _PLACEHOLDER.finditer(_text(item)))
+    return {match["key"] for match in found if match["key"] and not match["dollar"]}
+
+
+def flags_in(command: Any) -> list[tuple[str, str]]:
+    """Return the keys of placeholders such as ``{key:flag}`` in a command, each with its form."""
+    items = command if isinstance(command, list | tuple) else ()
+    found = (match for item in items for match in _PLACEHOLDER.finditer(_text(item)))
+    return [(match["key"], match["form"]) for match in found if match["form"]]
+
+
+def arguments(command: Sequence[Value], point: Mapping[str, Any]) -> list[str]:
+    """Return a run's argument vector; ``point`` holds its keys with its seed and threads.
+
+    Raises :class:`OrchestrateError` for a placeholder that cannot be filled.
+    """
+    values = {"threads": 1, **point}
+    code = shell_code_at(command)
+    found: list[str] = []
+    for position, text in enumerate(map(_text, command)):
+        if "{" not in text:
+            found.append(text)
+        elif position == code:
+            found.append(_shell_code(text, values))
+        elif (alone := _PLACEHOLDER.fullmatch(text)) and _is_filled(alone, text, values):
+            found += _words(alone, values)
+        else:
+            found.append(_longer_argument(text, values))
+    return found
+
+
+def _longer_argument(text: str, values: Mapping[str, Any]) -> str:
+    def fill(match: re.Match[str]) -> str:
+        if not _is_filled(match, text, values):
+            return match["text"] or match[0]
+        return _value_within(match, text, values)
+
+    return _PLACEHOLDER.sub(fill, text)
+
+
+def _shell_code(code: str, values: Mapping[str, Any]) -> str:
+    """Fill values into the code of a shell, where the quotation decides how."""
+    parts, quote, end = [], "", 0
+    for match in _PLACEHOLDER.finditer(code):
+        between, end = code[end : match.start()], match.end()
+        quote = _quote_after(between, quote)
+        parts += [between, _in_shell(match, code, quote, values)]
+    return "".join((*parts, code[end:]))
+
+
+def _quote_after(text: str, quote: str) -> str:
+    """Return the quotation at the end of a part of shell code that begins in ``quote``."""
+    for token in _SHELL_TOKEN.finditer(text):
+        if token["shell"] or (token["nested"] and quote != "'"):
+            return _UNKNOWN
+        if quote == "'":
+            quote = "" if "'" in token[0] else quote
+        elif token["quote"] in ('"', "'") and quote in ("", token["quote"]):
+            quote = "" if quote else token["quote"]
+    return quote
+
+
+def _in_shell(match: re.Match[str], code: str, quote: str, values: Mapping[str, Any]) -> str:
+    if not _is_filled(match, code, values):
+        return match["text"] or match[0]
+    value = values[match["key"]]
+    if not quote and (match["form"] or isinstance(value, list | tuple)):
+        before, after = code[: match.start()][-1:], code[match.end() :][:1]
+        if before in ("", *" \t\n") and after in ("", *" \t\n;&|)"):
+            return shlex.join(_words(match, values))
+        return shlex.quote(_value_within(match, code, values))
+    text = _value_within(match, code, values)
+    if not _CODE_IN[quote].isdisjoint(text):
+        raise OrchestrateError(
+            f"`command`: {match['key']} is {text!r} in a run, and the shell that gets {match[0]} in {code!r} "
+            "would read some of it as code",
+            hint="pass it as an argument after the code: "
+            f'[bash, -c, \'python train.py --{match["key"]} "$1"\', bash, "{match[0]}"]',
+        )
+    return text
+
+
+def _is_filled(match: re.Match[str], item: str, values: Mapping[str, Any]) -> bool:
+    """Return whether a value takes the place of this match; what is no key of the run is refused.
+
+    ``${name}`` is left to a shell or to the program, unless it is a key.
+    """
+    if match["text"]:
+        return False
+    key = match["key"]
+    if match["dollar"]:
+        if key in values:
+            raise OrchestrateError(
+                f"`command`: {item!r} has {match[0]}, and {key} is a key of the run",
+                hint=f"write {{{key}}} for the run's value, ${{{{{key}}}}} for a variable of a shell",
+            )
+        return False
+    if key not in values:
+        known = sorted(set(values) - set(_NOT_PASSED))
+        near = get_close_matches(key, known, 1)
+        meant = f"did you mean {{{near[0]}}}? " if near else ""
+        raise OrchestrateError(
+            f"`command`: {item!r} asks for {key!r}, and the run has: {', '.join(known)}",
+            hint=f"{meant}The text {match[0]} itself is written {{{match[0]}}}",
+        )
+    return True
+
+
+def _words(match: re.Match[str], values: Mapping[str, Any]) -> list[str]:
+    """Return the arguments for a placeholder that stands alone."""
+    key, form = match["key"], match["form"]
+    value = values[key]
+    texts = [*map(_text, value)] if isinstance(value, list | tuple) else [_text(value)]
+    if form is None:
+        return texts
+    if value is True:
+        return [f"--{key}"]
+    if value is False:
+        return [f"--no-{key}"] if form == "no-flag" else []
+    return [] if value is None or not texts else [f"--{key}", *texts]
+
+
+def _value_within(match: re.Match[str], item: str, values: Mapping[str, Any]) -> str:
+    """Return the text for a placeholder within a longer argument, or within quotes of a shell."""
+    if match["form"]:
+        raise OrchestrateError(
+            f"`command`: {match[0]} stands for whole arguments, and is a part of one in {item!r}",
+            hint=f"let it stand alone, or write --{match['key']}={{{match['key']}}}",
+        )
+    return _text(values[match["key"]])
+
+
+def _text(value: Value) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
