@@ -69,5 +69,11 @@ def command(sweep_dir: SweepDir) -> str:
     return f"`orchestrate status {sweep_dir.name} --exchange`"
 
 
+def follow_command(sweep_dir: SweepDir) -> str:
+    """The command that follows a sweep; with instances also fetches from them, for messages."""
+    exchanges = " --exchange" if cloud_instances.sent_jobs(sweep_dir) else ""
+    return f"orchestrate status {sweep_dir.name} --watch{exchanges}"
+
+
 def _ago(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.0f} h"

@@ -629,3 +629,17 @@ def test_a_dearer_machine_works_for_less_time(rented: Rented, results: Path, tmp
     (log,) = sweep.read_journals()
     assert log.events[-1].exit.why.startswith(BUDGET_REACHED)
     assert not has_all(sweep)
+
+
+def test_detached_names_the_command_that_fetches_before_any_machine_is_listed(
+    rented: Rented, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SkyPilot accepted the launch, and has no machine on record yet."""
+    rented.up, rented.launch = False, RequestState.RUNNING
+    monkeypatch.setattr(client, "launch", lambda *_, **__: "request")
+    monkeypatch.chdir(tmp_path)
+    Path("cloud.yaml").write_text("backend: skypilot\nprice_per_hour: 1\npython: python3\n")
+    Path("grid.yaml").write_text("name: tiny\ntrainer: command\nbase: {command: [/bin/true]}\n")
+    said = CliRunner().invoke(app, ["sweep", "grid.yaml", "--on", "cloud.yaml", "--detach"])
+    assert said.exit_code == 0, said.output
+    assert "orchestrate status tiny --watch --exchange" in said.output

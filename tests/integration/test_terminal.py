@@ -184,6 +184,21 @@ def test_keys_have_one_order_everywhere_and_the_seed_is_last(tmp_path: Path) -> 
         assert re.search(r"alpha +zeta" + (" +seed" if command != "collect" else ""), head), command
 
 
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("sweep grid.yaml --deadline 12h", "orchestrate estimate"),
+        ("sweep grid.yaml --threshold 3", "orchestrate report"),
+        ("status tiny --budget 3", "orchestrate sweep"),
+        ("sweep grid.yaml --budgt 3", "Did you mean --budget?"),
+    ],
+)
+def test_an_option_of_another_command_names_it(typed: str, said: str) -> None:
+    answer = CliRunner().invoke(app, typed.split(), prog_name="orchestrate")
+    assert answer.exit_code == 2
+    assert said in " ".join(answer.output.replace("│", " ").split())
+
+
 def test_a_grid_is_named_by_argument_or_option(tmp_path: Path) -> None:
     grid = tmp_path / "grid.yaml"
     argv = json.dumps([sys.executable, "-c", "pass"])

@@ -6,7 +6,7 @@ Pages of single commands are typer's own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from typer.core import TyperGroup
@@ -18,6 +18,21 @@ if TYPE_CHECKING:
 
 class ProgramGroup(TyperGroup):
     """The program as a group of commands."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; of an option that only other commands have, name these."""
+        try:
+            return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            if having := [name for name in self.commands if error.option_name in self._option_names(name)]:
+                error.message += (
+                    f", an option of {' and '.join(f'`{ctx.info_name} {one}`' for one in having)}."
+                )
+                error.possibilities = None
+            raise
+
+    def _option_names(self, command: str) -> list[str]:
+        return [name for option in self.commands[command].params for name in option.opts]
 
     def format_help(self, ctx: click.Context, _formatter: click.HelpFormatter) -> None:
         from rich.console import Console

@@ -70,9 +70,11 @@ def _announce(name: str, started: Started) -> None:
 
 def _leave(flow: Flow) -> None:
     """After Ctrl-C: stop the runs on this machine; those of a queue go on."""
+    from orchestrator.control.exchange import follow_command
+
     name = flow.sweep_dir.name
     if not flow.stops:
-        typer.echo(f"its jobs go on; follow with: orchestrate status {name} --watch", err=True)
+        typer.echo(f"its jobs go on; follow with: {follow_command(flow.sweep_dir)}", err=True)
         raise typer.Exit(130)
     again = "Ctrl-C again: quit now, the runs continue"
     typer.echo(f"stopping: {flow.stops} save a checkpoint and leave{flow.stays} ({again})", err=True)
@@ -87,6 +89,7 @@ def _leave(flow: Flow) -> None:
 
 
 def _conclude(flow: Flow, started: Started, seen: Survey) -> None:
+    from orchestrator.control.exchange import follow_command
     from orchestrator.control.follow import out_of_budget
     from orchestrator.core.types import RunState
     from orchestrator.planning.without_return import of_survey
@@ -95,8 +98,8 @@ def _conclude(flow: Flow, started: Started, seen: Survey) -> None:
     name, up = flow.sweep_dir.name, flow.costs()
     if flow.detach and seen.active:
         print_warnings(seen.remarks)
-        typer.echo(f"detached; follow with: orchestrate status {name} --watch{' --exchange' if up else ''}")
-        if up:
+        typer.echo(f"detached; follow with: {(command := follow_command(flow.sweep_dir))}")
+        if command.endswith("--exchange"):
             typer.echo(
                 "--exchange fetches results: an instance that is done waits for that, as long as the "
                 "profile's `hold` says, and then goes with what was not fetched, unless it has a `store`"
