@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
-from jobs.worker.failures import End, deaths_in_vain, in_vain
+from jobs.worker.failures import End, deaths_in_vain, in_vain, pause_before_next
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import Job, Reason, RunState, Size, array_of
 from orchestrator.rundir import LedgerEntry, RunDir, SweepDir, attempt_ended, tidy_finished
@@ -35,6 +36,7 @@ class Availability(Enum):
 
     READY = "ready"
     HELD = "held by someone alive"
+    LATER = "to be tried again after a pause"
     OVER = "done, failed for good, cancelled or another job's"
 
 
@@ -90,14 +92,15 @@ class Assignment:
         self._sweep, self._decisions = sweep, decisions
         self.waiting = deque(run_ids)
         self.held: deque[str] = deque()
+        self._not_before: dict[str, float] = {}
         self._looked_at_held = 0.0
         self.last_change = time.monotonic()
 
     def pop(self, fits: Callable[[str], bool]) -> str | None:
-        """Return the first run to look at that ``fits``; now and then the held ones again."""
+        """Return the first run to look at that ``fits`` and is due; now and then the held ones again."""
         if not self.waiting and self.held and self._held_due():
             self.waiting, self.held = self.held, deque()
-        found = next((run_id for run_id in self.waiting if fits(run_id)), None)
+        found = next((run_id for run_id in self.waiting if self._is_due(run_id) and fits(run_id)), None)
         if found is not None:
             self.waiting.remove(found)
         return found
@@ -105,6 +108,10 @@ class Assignment:
     def hold(self, run_id: str) -> None:
         """Put the run aside: another worker holds it."""
         self.held.append(run_id)
+
+    def pause(self, run_id: str) -> None:
+        """Look at the run again when its pause is over, after others."""
+        self.waiting.append(run_id)
 
     def again(self, run_id: str) -> None:
         """Continue the run before all others."""
@@ -166,15 +173,20 @@ class Assignment:
         end = newest.end()
         if end is not None and end.get("outcome") == RunState.FAILED.value and newest.number > since:
             return Availability.OVER
-        # A record of a time limit can be the control plane's, which does not judge, as a worker's does.
-        late = end is not None and end.get("reason") == Reason.TIME_LIMIT.value
-        if (end is None or late) and (deaths := deaths_in_vain(attempts, since)):
-            last = Reason.TIME_LIMIT if late else Reason.KILLED
-            crash = CrashLoop(newest.number, in_vain(deaths, last, "its worker died with it"))
+        # The record can be the control plane's, which does not judge, as a worker's does.
+        if deaths := deaths_in_vain(attempts, since):
+            last, cause = _cause(end)
+            crash = CrashLoop(newest.number, in_vain(deaths, last, cause))
             if end is None and not newest.write_end(crash.end.to_json()):
                 return Availability.HELD
             return crash
+        if pause := pause_before_next(attempts, since):
+            self._not_before[run_dir.run_id] = time.monotonic() + pause
+            return Availability.LATER
         return Availability.READY
+
+    def _is_due(self, run_id: str) -> bool:
+        return time.monotonic() >= self._not_before.get(run_id, 0.0)
 
     def _held_due(self) -> bool:
         now = time.monotonic()
@@ -182,6 +194,14 @@ class Assignment:
             return False
         self._looked_at_held = now
         return True
+
+
+def _cause(end: Mapping[str, Any] | None) -> tuple[Reason | None, str]:
+    """Return reason and message of an end; without one on record the worker died, too."""
+    if end is None:
+        return Reason.KILLED, "its worker died with it"
+    known = End.from_json(dict(end))
+    return known.reason, known.message
 
 
 def find_job(sweep: SweepDir, token: str) -> Job:

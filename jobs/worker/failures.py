@@ -6,7 +6,7 @@ import errno
 import os
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,15 @@ from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import AttemptDir
 from orchestrator.rundir.holder import JOB_VARIABLE
 
-# This many attempts in a row that ended before they reached a new checkpoint end a run: attempts that died
-# under a worker that went on, or ran out of time, and attempts in all. One that died together with its worker
-# was most likely ended from outside (preemption, reboot, a killed worker), but a run that kills its worker
-# each time must end too.
+# This many attempts in a row that ended before they reached a new checkpoint end a run: attempts whose end
+# is on record, and attempts in all. One that died together with its worker was most likely ended from outside
+# (preemption, reboot, a killed worker), but a run that kills its worker each time must end too.
 _WITNESSED_DEATHS, _ALL_DEATHS = 3, 10
+# Seconds from the beginning of the first such attempt to the next one; each further pause is longer.
+_FIRST_PAUSE_S, _PAUSE_FACTOR, _LONGEST_PAUSE_S = 1.0, 4, 60.0
 
-_DEATHS = (Reason.KILLED.value, Reason.CRASH_LOOP.value, Reason.TIME_LIMIT.value)
+# Ends on request or by the machine's fault. All others count, unless their record says otherwise.
+_NO_FAULT = (Reason.STOPPED.value, Reason.PREEMPTED.value, Reason.NODE_FAILURE.value)
 _MESSAGE_LENGTH = 500
 _DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _NO_SPACE = tuple(os.strerror(number) for number in _DISK_ERRNOS)
@@ -41,13 +43,17 @@ _NO_MEMORY = (
 
 @dataclass(frozen=True)
 class End:
-    """How an attempt ended. ``frames``: recorded; ``checkpointed``: in the last checkpoint of its own."""
+    """How an attempt ended. ``frames``: recorded; ``checkpointed``: in the last checkpoint of its own.
+
+    ``counts``: whether it counts as an attempt in vain without a new checkpoint; ``None``: by its reason.
+    """
 
     outcome: RunState
     reason: Reason | None = None
     message: str = ""
     frames: int | None = None
     checkpointed: int | None = None
+    counts: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the end record."""
@@ -58,6 +64,7 @@ class End:
             "frames": self.frames,
             "checkpointed": self.checkpointed,
             "time": time.time(),
+            **({} if self.counts is None else {"counts": self.counts}),
         }
 
     @classmethod
@@ -70,6 +77,7 @@ class End:
             data.get("message", ""),
             data.get("frames"),
             data.get("checkpointed"),
+            data.get("counts"),
         )
 
 
@@ -77,8 +85,14 @@ class ProgramFailed(Exception):
     """A training program failed; the message is complete, without a place in our code."""
 
 
+class ProgramLeft(Exception):
+    """A training program left before it was done, by itself, to go on later."""
+
+
 def end_of(error: BaseException) -> End:
     """Return the end that an exception of a trainer means."""
+    if isinstance(error, ProgramLeft):
+        return End(RunState.INTERRUPTED, Reason.STOPPED, str(error), counts=True)
     if isinstance(error, InterruptedRun):
         return _asked_to_leave(str(error))
     if isinstance(error, RankError):
@@ -132,31 +146,71 @@ def is_storage_error(error: BaseException) -> bool:
 def deaths_in_vain(attempts: Sequence[AttemptDir], since: int, witnessed: int = 0) -> int:
     """Count the last attempts that ended before they reached a new checkpoint; 0 unless they are too many.
 
-    They were killed, or their job's time was over; an attempt that was preempted or stopped does not count,
-    nor do attempts up to number ``since``. ``witnessed`` is one without an end on record yet.
+    Attempts up to number ``since`` do not count. ``witnessed`` is one without an end on record yet.
     """
-    total = under_a_worker = 0
-    for attempt in reversed(attempts):
+    total, on_record = _in_vain(attempts, since, witnessed)
+    return total if on_record >= _WITNESSED_DEATHS or total >= _ALL_DEATHS else 0
+
+
+def pause_before_next(attempts: Sequence[AttemptDir], since: int) -> float:
+    """Return the seconds to wait before another attempt; they grow with those that ended in vain.
+
+    An attempt that used up its job's time took long enough.
+    """
+    total, _ = _in_vain(attempts, since)
+    if not total or (attempts[-1].end() or {}).get("reason") == Reason.TIME_LIMIT.value:
+        return 0.0
+    pause = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * _PAUSE_FACTOR ** (total - 1))
+    try:
+        claim = attempts[-1].claim()
+    except DamagedFileError:
+        claim = None
+    began = claim.created if claim else 0.0
+    return min(pause, max(0.0, began + pause - time.time()))  # clocks differ
+
+
+def _in_vain(attempts: Sequence[AttemptDir], since: int, witnessed: int = 0) -> tuple[int, int]:
+    """Count as :func:`deaths_in_vain`, without a limit: attempts in all, and those with a known end."""
+    recent = [attempt for attempt in attempts if attempt.number > since]
+    total = on_record = 0
+    while recent:
+        attempt = recent.pop()
         end = attempt.end()
-        reason = end.get("reason") if end else Reason.KILLED.value
-        in_vain = reason in _DEATHS and attempt.checkpointed() is None
-        if attempt.number <= since or not in_vain:
+        if not _counts(end) or _is_new(_reached(attempt), map(_reached, reversed(recent))):
             break
         total += 1
-        under_a_worker += end is not None or attempt.number == witnessed
-    return total if under_a_worker >= _WITNESSED_DEATHS or total >= _ALL_DEATHS else 0
+        on_record += end is not None or attempt.number == witnessed
+    return total, on_record
 
 
-def in_vain(deaths: int, last: Reason, cause: str, frames: int | None = None) -> End:
+def _counts(end: Mapping[str, Any] | None) -> bool:
+    if end is None:
+        return True
+    said = end.get("counts")
+    return end.get("reason") not in _NO_FAULT if said is None else bool(said)
+
+
+def _reached(attempt: AttemptDir) -> int | None:
+    """Return the frames of the attempt's last checkpoint, which may have been pruned since."""
+    end = attempt.end() or {}
+    return max((found for found in (attempt.checkpointed(), end.get("checkpointed")) if found), default=None)
+
+
+def _is_new(reached: int | None, before: Iterable[int | None]) -> bool:
+    """Whether a checkpoint is a new one, and not what the attempt began with, saved again."""
+    return reached is not None and reached != next((one for one in before if one is not None), None)
+
+
+def in_vain(deaths: int, last: Reason | None, cause: str, frames: int | None = None) -> End:
     """Return the end of a run that died so often; ``last`` and ``cause`` are those of its last death."""
+    ended = f"ended {deaths} times in a row before it reached a new checkpoint"
     if last is Reason.TIME_LIMIT:
         message = (
-            f"ended {deaths} times in a row before it reached a new checkpoint, now by the time limit: "
+            f"{ended}, now by the time limit: "
             "give jobs more time, or have the run save checkpoints more often, then `orchestrate retry`"
         )
         return End(RunState.FAILED, Reason.TIME_LIMIT, message, frames)
-    message = f"killed {deaths} times in a row before it reached a new checkpoint (last: {cause})"
-    return End(RunState.FAILED, Reason.CRASH_LOOP, message, frames)
+    return End(RunState.FAILED, Reason.CRASH_LOOP, one_line(f"{ended} (last: {cause})"), frames)
 
 
 def _reason(error: BaseException) -> Reason:

@@ -183,25 +183,28 @@ def _train(launch: Launch, context: RunContext, spec: TrainerSpec) -> End:
             traceback.print_exc()  # of use only where our code or a library raised it
         sys.stderr.write(f"{end.outcome.value}: {end.message}\n")
     frames = context.rows[-1].frames if context.rows else None
-    return End(end.outcome, end.reason, end.message, frames, context.checkpointed_frames)
+    return replace(end, frames=frames, checkpointed=context.checkpointed_frames)
 
 
 def _unless_in_vain(end: End, context: RunContext, since: int) -> End:
-    """Fail a run that loses a rank or reaches its time limit each time before a checkpoint."""
-    if end.reason not in (Reason.TIME_LIMIT, Reason.KILLED):
+    """Fail a run that ends each time before a new checkpoint, unless on request or by the machine's fault."""
+    if end.outcome is not RunState.INTERRUPTED:
         return end
     deaths = deaths_in_vain(context.run_dir.attempts(), since, context.attempt.number)
     return in_vain(deaths, end.reason, end.message, end.frames) if deaths else end
 
 
 def _unless_disk_full(end: End, attempt: AttemptDir) -> End:
-    """Name a full disk as the reason: programs fail in many ways without room, and cannot say so."""
-    if end.outcome is not RunState.FAILED:
+    """Name the results' full disk as the reason: programs fail in many ways without room, and cannot say so.
+
+    Only a failed write here proves it: a program may speak of another disk.
+    """
+    if end.outcome is not RunState.FAILED and end.reason is not Reason.DISK_FULL:
         return end
     try:
         check_writable(attempt.path)
     except StorageError as error:
-        return end_of(error)
+        return replace(end_of(error), counts=False)
     return end
 
 

@@ -120,6 +120,8 @@ class Worker:
                     self._start(run_id)
                 elif verdict is Availability.HELD:
                     self._assignment.hold(run_id)
+                elif verdict is Availability.LATER:
+                    self._assignment.pause(run_id)
                 elif isinstance(verdict, CrashLoop):
                     self._ended(run_id, verdict.attempt, verdict.end)
             except Exception as error:  # a fault of one run stops no other

@@ -266,6 +266,26 @@ def test_a_failed_run_says_why_and_what_next(bench: Bench, tmp_path: Path) -> No
     assert "2/2 done" in bench.run("retry", "tiny")
 
 
+# A program that ends in vain: the first of its runs leaves by itself, the others speak of full disks.
+IN_VAIN = """import sys
+seed = int(os.environ["ORCHESTRATE_SEED"])
+if seed == 0:
+    sys.exit(75)
+number = [28, 30, 122][seed - 1]  # ENOSPC, EROFS, EDQUOT
+raise OSError(number, os.strerror(number), "/elsewhere/x")
+"""
+
+
+def test_a_run_that_ends_in_vain_each_time_is_given_up(bench: Bench, tmp_path: Path) -> None:
+    """The file system of the results has room and takes writes, whatever disk the program speaks of."""
+    program = tmp_path / "in_vain.py"
+    program.write_text(DONE + IN_VAIN)
+    bench.write_grid(seeds=4, program=str(program))
+    assert "crash loop" in bench.sweep(code=1)
+    (sweep,) = json.loads(bench.run("status", "tiny", "--json"))
+    assert [(run["state"], run["attempt"]) for run in sweep["runs"]] == [("failed", 3)] * 4
+
+
 def test_logs_follow_until_the_run_ends(bench: Bench, tmp_path: Path) -> None:
     program, go = tmp_path / "talks.py", tmp_path / "go"
     program.write_text(

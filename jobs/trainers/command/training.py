@@ -30,14 +30,14 @@ from jobs.training.loggers import logging_to, thinned
 from jobs.training.process_tree import die_with_parent
 from jobs.training.ranks import SCRATCH, RankError, how_it_ended
 from jobs.training.time_budget import minutes_of
-from jobs.worker.failures import ProgramFailed, is_storage_error
+from jobs.worker.failures import ProgramFailed, ProgramLeft
 from jobs.worker.run_process import THREAD_VARIABLES
 from jobs.worker.signals import grace_seconds
 from orchestrator.config.command import COMMAND_KEY, command_meant, program_file
 from orchestrator.config.placeholders import arguments
 from orchestrator.config.program.identity import CODE_KEY, Patterns, project_files
 from orchestrator.config.trainers import COMMAND
-from orchestrator.core.errors import OrchestrateError, StorageError
+from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Reason, Run, Value
 from orchestrator.rundir import CheckpointFile, CodeDir
 
@@ -259,18 +259,17 @@ def _judge(code: int, context: RunContext, *, timed_out: bool) -> None:
     """Raise the error that the program's exit code means, unless it is done or its time was up."""
     if code == DONE or (timed_out and code in (INTERRUPTED, *_BY_SIGTERM)):
         return
-    if code == INTERRUPTED or (context.stopping and code < 0):
-        raise InterruptedRun(context.stop_signal or "the program itself (exit code 75)")
+    if context.stopping and (code == INTERRUPTED or code < 0):
+        raise InterruptedRun(context.stop_signal)
+    if code == INTERRUPTED:
+        raise ProgramLeft(f"the program left by itself (exit code {INTERRUPTED}), to go on later")
     if -code in _FROM_OUTSIDE:
         # Killed from outside: this process dies in the same way, and the worker judges it as any killed run.
         os.kill(os.getpid(), signal.SIGKILL)
     tail = _tail(context.attempt.log)
     if code in BAD_CONFIG:
         raise BadConfigError(f"the program refused its configuration (exit code {code}){tail}")
-    error = ProgramFailed(f"the program {how_it_ended(code)}{tail}")
-    if is_storage_error(error):
-        raise StorageError(str(error))
-    raise error
+    raise ProgramFailed(f"the program {how_it_ended(code)}{tail}")
 
 
 def _tail(log: Path) -> str:

@@ -8,14 +8,22 @@ from pathlib import Path
 import pytest
 
 from jobs.training.context import InterruptedRun
-from jobs.worker.failures import deaths_in_vain, end_of, in_vain
+from jobs.worker.failures import deaths_in_vain, end_of, in_vain, pause_before_next
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import Claim, RunDir
 from orchestrator.rundir.claims import create_claim
 from orchestrator.rundir.holder import JOB_VARIABLE
 
 KILLED, STOPPED, ALONE, ADVANCED = "killed", "stopped", "", "advanced"
-LATE, PREEMPTED = "time limit", "preempted"
+LATE, PREEMPTED, LOST = "time limit", "preempted", "node failure"
+# A full disk that the program speaks of, and one of the results; a program that left by itself.
+FULL, FULL_HERE, LEFT = "disk full", "disk full here", "left by itself"
+SAME = "killed, with the checkpoint saved that it began with"
+RECORDS = {
+    FULL_HERE: {"reason": "disk full", "counts": False},
+    LEFT: {"reason": "stopped", "counts": True},
+    SAME: {"reason": "killed", "checkpointed": 100},
+}
 
 
 def story(folder: Path, ends: list[str]) -> RunDir:
@@ -25,9 +33,9 @@ def story(folder: Path, ends: list[str]) -> RunDir:
         attempt = run.attempt(number)
         attempt.path.mkdir(parents=True)
         assert create_claim(attempt.claim_path, Claim.fresh("worker"))
-        if end in (KILLED, STOPPED, LATE, PREEMPTED):
-            attempt.write_end({"outcome": "interrupted", "reason": end})
-        elif end == ADVANCED:
+        if end not in (ALONE, ADVANCED):
+            attempt.write_end({"outcome": "interrupted", **RECORDS.get(end, {"reason": end})})
+        if end == ADVANCED:
             attempt.checkpoints.mkdir()
             attempt.checkpoint_name(100, "a" * 16).touch()
     return run
@@ -51,6 +59,13 @@ def story(folder: Path, ends: list[str]) -> RunDir:
         ([KILLED, LATE, LATE], 3),
         ([LATE, LATE, ADVANCED, LATE], 0),
         ([LATE, PREEMPTED, LATE, LATE], 0),
+        ([LOST] * 12, 0),
+        ([FULL] * 3, 3),
+        ([FULL, KILLED, LEFT], 3),
+        ([FULL_HERE] * 12, 0),
+        ([ADVANCED] + [SAME] * 3, 3),
+        ([SAME] * 3, 0),  # the first one is new, and two do not suffice
+        ([SAME] * 4, 3),
     ],
 )
 def test_deaths_with_the_worker_weigh_less_than_deaths_under_one(
@@ -83,3 +98,16 @@ def test_who_is_short_of_time_is_told_what_to_do() -> None:
 def test_what_was_before_a_retry_counts_no_more(tmp_path: Path) -> None:
     attempts = story(tmp_path, [KILLED] * 4).attempts()
     assert (deaths_in_vain(attempts, since=1), deaths_in_vain(attempts, since=2)) == (3, 0)
+
+
+def test_pauses_between_attempts_in_vain_grow_to_a_minute(tmp_path: Path) -> None:
+    run = story(tmp_path, [ADVANCED])
+    pauses = [pause_before_next(run.attempts(), since=0)]
+    for number in range(2, 7):
+        attempt = run.attempt(number)
+        attempt.path.mkdir()
+        assert create_claim(attempt.claim_path, Claim.fresh("worker"))
+        attempt.write_end({"outcome": "interrupted", "reason": FULL})
+        pauses.append(pause_before_next(run.attempts(), since=0))
+    assert pauses == pytest.approx([0, 1, 4, 16, 60, 60], abs=0.9)
+    assert pause_before_next(run.attempts(), since=6) == 0
