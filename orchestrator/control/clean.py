@@ -16,13 +16,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from orchestrator.config.code.snapshot import is_whole
 from orchestrator.control.cloud_instances import sent_jobs
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.bulk_read import read_all
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
-from orchestrator.core.formatting import count, listed, moment
+from orchestrator.core.formatting import amount, count, listed, moment
 from orchestrator.core.types import RunState, array_of
-from orchestrator.rundir import RunDir, SweepDir, removable
+from orchestrator.rundir import CodeDir, RunDir, SweepDir, removable
 from orchestrator.rundir.foreign_marks import mark_absent, origin_of, read_absent
 from orchestrator.rundir.ledger_entries import AssignedEntry, DamagedEntry, jobs_of, submissions
 from orchestrator.rundir.removable import CHECKPOINTS, OPTIONAL_KINDS
@@ -40,6 +41,8 @@ DROPPABLE: Mapping[str, str] = {
 }
 _LEFTOVERS, _RETIRED = "leftovers of finished runs", "attempts before a retry"
 _TEMPORARY, _CODE = "temporary files of killed runs", "code that no run refers to"
+# Files named at most that stand in the way.
+_MOST_NAMED = 8
 _HALF_REMOVED = "rest of a removed sweep"
 # Seconds after which a code snapshot without a submission is not on its way to one.
 _CODE_UNUSED_S = 86400.0
@@ -157,8 +160,10 @@ def whole(sweep_dir: SweepDir, options: CleanOptions) -> Surplus:
     if path.is_symlink():
         hint = "remove the link, or name the folder that it leads to with --results"
         raise OrchestrateError(f"{path} is a link, expected a folder", hint=hint)
-    if strange := removable.strange_names(sweep_dir):
-        names = listed(list(map(str, strange)), 1)
+    strange = removable.strange_names(sweep_dir)
+    strange += chain.from_iterable(map(_written_into, removable.code_snapshots(sweep_dir)))
+    if strange:
+        names = listed(list(map(str, strange)), _MOST_NAMED)
         raise OrchestrateError(
             f"{name} cannot be removed as a whole: {names} not written by this program",
             hint="move that elsewhere, then run the same command again",
@@ -299,8 +304,21 @@ def _add_code(sweep_dir: SweepDir, seen: Survey, options: CleanOptions, found: S
         found.left.append(f"code snapshots: {error}")
         return
     for code in old:
-        if code.code_id not in in_use:
+        if code.code_id in in_use:
+            continue
+        if written := _written_into(code):
+            names = listed([os.fspath(path.relative_to(code.path)) for path in written], _MOST_NAMED)
+            size = amount(removable.size_of(written))
+            found.left.append(f"{code.path}: programs wrote {names} ({size}) into it; move that elsewhere")
+        else:
             found.add(_CODE, removable.files_of(code.path), code.path)
+
+
+def _written_into(code: CodeDir) -> list[Path]:
+    """List files in a code snapshot that are not its own, or no longer as they were stored."""
+    found = removable.not_of_code(code)
+    # A copied tree has new times; where all contents are those of the id, only other names are new.
+    return removable.not_of_code(code, by_time=False) if found and is_whole(code) else found
 
 
 def _codes_in_use(sweep_dir: SweepDir, seen: Survey) -> Iterator[str]:

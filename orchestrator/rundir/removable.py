@@ -94,6 +94,26 @@ def code_snapshots(sweep: SweepDir) -> list[CodeDir]:
     return [code for code in found if code.exists()]
 
 
+def not_of_code(code: CodeDir, *, by_time: bool = True) -> list[Path]:
+    """List files and links in a code snapshot that it was not stored with: programs write where they start.
+
+    ``by_time``: also own files that are newer than the snapshot. Python's caches are not listed.
+    """
+    try:
+        own = {code.path / name for name in code.names()}
+    except DamagedFileError:  # what it was stored with is unknown
+        own = {code.facts_path, code.changes}
+    stored = code.facts_path.lstat().st_mtime_ns  # written last
+    found = []
+    for folder, folders, names in os.walk(code.path):
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        for path in (Path(folder, name) for name in sorted([*links, *names])):
+            is_new = path not in own or (by_time and path.lstat().st_mtime_ns > stored)
+            if is_new and path.parent.name != "__pycache__":
+                found.append(path)
+    return found
+
+
 def code_drafts(sweep: SweepDir) -> list[Path]:
     """Return unfinished and half removed code snapshots. One may be in work unless the sweep is locked."""
     folder = sweep.path / CODE

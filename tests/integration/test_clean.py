@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from orchestrator.analysis.evaluate import choose_checkpoint
 from orchestrator.core.errors import NotFoundError, OrchestrateError
-from orchestrator.rundir import RunDir, SweepDir, Uploaded, removable, sha256
+from orchestrator.rundir import CodeDir, RunDir, SweepDir, Uploaded, removable, sha256
 from orchestrator.rundir.atomic import temporary_name
 from orchestrator.rundir.synced import sync_lock
 from orchestrator.sync.wandb import plan_uploads
@@ -334,6 +334,50 @@ def test_code_that_no_run_refers_to(tree: Tree) -> None:
     tree.clean("--yes")
     assert [path.name for path in code.path.parent.iterdir()] == [code.code_id]
     assert code.exists()
+
+
+def test_what_programs_wrote_into_code_stays_and_is_named(tree: Tree) -> None:
+    (code,) = removable.code_snapshots(tree.sweep_dir)
+    stray = CodeDir(Path(shutil.copytree(code.path, code.path.with_name("0" * 16), symlinks=True)))
+    assert tree.whats() == ["attempts before a retry"]
+    os.utime(stray.path, (time.time() - DAYS_AGO,) * 2)
+    assert "code that no run refers to" in tree.whats()
+    overwritten = stray.ours / "jobs" / "train.py"
+    overwritten.chmod(0o600)
+    overwritten.write_text("mine")
+    written = [stray.path / name for name in ("tree/runs/a/model.pt", "ours/jobs/log.csv", "ours/link")]
+    for path in written[:2]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"0" * 2048)
+    written[2].symlink_to(tree.folder)
+    cache = stray.ours / "jobs" / "__pycache__" / "train.pyc"
+    cache.parent.mkdir(exist_ok=True)
+    cache.write_bytes(b"0")
+    os.utime(stray.path, (time.time() - DAYS_AGO,) * 2)
+    for option in ("--dry-run", "--yes"):
+        said = tree.run("clean", option)
+        for path in (*written, overwritten):
+            assert path.relative_to(stray.path).as_posix() in said
+            assert path.exists()
+        assert os.path.relpath(stray.path) in said
+        assert "train.pyc" not in said
+        refused = tree.run("clean", "tiny", "--whole", option, code=2)
+        assert all(os.path.relpath(path) in refused for path in (*written, overwritten))
+    for path in (*written, overwritten):
+        path.unlink()
+    tree.clean("--yes")
+    assert not stray.path.exists()
+
+
+def test_a_copied_tree_has_no_files_of_programs_for_its_new_times(tree: Tree) -> None:
+    (code,) = removable.code_snapshots(tree.sweep_dir)
+    for path in code.path.rglob("*.py"):
+        os.utime(path)
+    assert tree.clean("tiny", "--whole")["files"]
+    (code.tree / "mine").parent.mkdir(exist_ok=True)
+    (code.tree / "mine").touch()
+    said = tree.run("clean", "tiny", "--whole", code=2)
+    assert f"{os.path.relpath(code.tree / 'mine')} not written by this program" in said
 
 
 def test_a_whole_sweep_goes_by_its_name_and_a_killed_removal_goes_on(

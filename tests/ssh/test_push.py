@@ -125,9 +125,11 @@ def test_code_that_was_changed_there_is_replaced_on_request_only(laptop: Laptop)
         laptop.receive(code)
     laptop.push(code)
     assert program.read_text() == "false\n", "twice is as once"
+    (kept.tree / "model.pt").write_text("a run was here")
     laptop.push(code, replace=True)
     laptop.receive(code)
     assert program.read_text() == "true\n"
+    assert (kept.tree / "model.pt").exists()
     assert os.listdir(kept.path.parent) == [code.id]
     kept.facts_path.chmod(0o644)
     kept.facts_path.write_text("[]")

@@ -39,8 +39,10 @@ trap 'rm -rf -- "$2.tmp" "$2.old.tmp" || :' EXIT
 mkdir -- "$2.tmp"
 tar -xzof - -C "$2.tmp"
 [ -f "$2.tmp/code.json" ] || { echo "the code did not come whole" >&2; exit 1; }
-if [ -n "$4" ] || [ ! -f "$3/code.json" ]; then
+if [ ! -f "$3/code.json" ]; then
   if [ -e "$3" ] || [ -L "$3" ]; then mv -T -- "$3" "$2.old.tmp"; fi
+elif [ -n "$4" ]; then  # file by file: what programs wrote into it stays
+  cp -a --remove-destination -- "$2.tmp/." "$3/"
 fi
 mv -T -- "$2.tmp" "$3" || [ -f "$3/code.json" ]
 """
