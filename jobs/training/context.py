@@ -28,6 +28,7 @@ from orchestrator.rundir import (
     ResumePoint,
     Row,
     RunDir,
+    add_row,
     sha256,
 )
 from orchestrator.rundir.atomic import storage_errors, temporary_name
@@ -98,7 +99,8 @@ class RunContext:
     ``kept``: the checkpoints of :meth:`load`, :meth:`save` and :meth:`adopt`, oldest first; the last one is
     part of the result. ``stop_signal``: the name of the stop signal, empty before one came. ``memory``: that
     of the run's processes; ``life``: their signs of life. ``ranks``: those on the other nodes, which the
-    trainer starts. ``plugins``: those of the sweep, which are loaded.
+    trainer starts. ``plugins``: those of the sweep, which are loaded. ``total``: the frames at the end of the
+    run as it declared them; a run that ends before is not done.
     """
 
     polls_stopping = False
@@ -108,6 +110,7 @@ class RunContext:
     ) -> None:
         self.sweep, self.run, self.run_dir, self.attempt = sweep, run, run_dir, attempt
         self.rows: list[Row] = []
+        self.total: int | None = None
         self.checkpointed_frames: int | None = None
         self.kept: list[Path] = []
         self._window = Window()
@@ -174,14 +177,16 @@ class RunContext:
     # Training
 
     def log(self, frames: int, metrics: Mapping[str, float], total: int | None = None) -> None:
-        """Record an iteration that ends now, and show it. ``total``: the frames at the end of the run.
+        """Record an iteration that ends now, and show it.
 
+        ``total``: the frames at the end of the run, which it has to reach; the last one counts.
         Numbers of NumPy and PyTorch are taken too.
         """
         frames, metrics = int(frames), {name: float(value) for name, value in metrics.items()}
         now = time.monotonic()
         seconds, self._logged = now - self._logged, now
         last = self.rows[-1] if self.rows else Row(0, 0, 0.0, {})
+        self.total = total or self.total
         self.record(Row(last.iteration + 1, frames, last.wall_time + seconds, metrics))
         self.progress(frames, total, metrics.get("return"))
 
@@ -219,7 +224,7 @@ class RunContext:
         for row in rows:
             self._iteration_fps = rate(self.rows[-1] if self.rows else None, row)
             self._window.add(row)
-            self.rows.append(row)
+            add_row(self.rows, row)
 
     def progress(self, frames: int, total: int | None, value: float | None) -> None:
         """Send the worker the run's progress: frames, of how many, the latest return, and the throughputs.

@@ -151,7 +151,8 @@ class WandbSink:
         )
 
     def log(self, row: Row) -> None:
-        self._run.log(dict(row.metrics), step=getattr(row, self._x_axis), commit=True)
+        # Committed by the next step: this one may be logged in several parts.
+        self._run.log(dict(row.metrics), step=getattr(row, self._x_axis), commit=False)
 
     def log_video(self, name: str, video: torch.Tensor, step: int) -> None:
         clip = self._wandb.Video(video.squeeze(0).numpy(), fps=20, format="mp4")

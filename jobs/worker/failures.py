@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from jobs.training.ranks import RankError
 from jobs.worker.scheduler_job import SchedulerJob
 from orchestrator.core.errors import DamagedFileError, StorageError
 from orchestrator.core.types import Reason, RunState
-from orchestrator.rundir import AttemptDir
+from orchestrator.rundir import AttemptDir, Row
 from orchestrator.rundir.holder import JOB_VARIABLE
 
 # This many attempts in a row that ended before they reached a new checkpoint end a run: attempts whose end
@@ -30,6 +31,8 @@ _FIRST_PAUSE_S, _PAUSE_FACTOR, _LONGEST_PAUSE_S = 1.0, 4, 60.0
 # Ends on request or by the machine's fault. All others count, unless their record says otherwise.
 _NO_FAULT = (Reason.STOPPED.value, Reason.PREEMPTED.value, Reason.NODE_FAILURE.value)
 _MESSAGE_LENGTH = 500
+# Lines of metrics at the end of a training that show how far it goes from line to line.
+_LAST_STEPS = 11
 _DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _NO_SPACE = tuple(os.strerror(number) for number in _DISK_ERRNOS)
 _NO_MEMORY = (
@@ -87,6 +90,24 @@ class ProgramFailed(Exception):
 
 class ProgramLeft(Exception):
     """A training program left before it was done, by itself, to go on later."""
+
+
+class IncompleteRun(ProgramFailed):
+    """A training ended without an error before it reached the length that it declared."""
+
+
+def require_complete(rows: Sequence[Row], total: int | None) -> None:
+    """Raise :class:`IncompleteRun` if a training ended before the ``total`` frames that it declared.
+
+    One that counts in whole iterations may leave out a last one that is too short, so what is missing has to
+    be less than a step from line to line, of the last ones.
+    """
+    frames = [row.frames for row in rows[-_LAST_STEPS:]]
+    missing = (total or 0) - (frames[-1] if frames else 0)
+    steps = [later - earlier for earlier, later in pairwise(frames)]
+    if missing > 0 and missing >= max(steps, default=0):
+        reached = frames[-1] if frames else 0
+        raise IncompleteRun(f"stopped at {reached:,} of {total:,} frames and reported no error")
 
 
 def end_of(error: BaseException) -> End:
@@ -220,7 +241,7 @@ def _reason(error: BaseException) -> Reason:
         return Reason.DISK_FULL
     if any(_is_out_of_memory(link) for link in error_chain(error)):
         return Reason.OUT_OF_MEMORY
-    return Reason.CODE_ERROR
+    return Reason.INCOMPLETE if isinstance(error, IncompleteRun) else Reason.CODE_ERROR
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

@@ -35,7 +35,15 @@ from jobs.training.plugins import as_submitted, load_plugins
 from jobs.training.process_tree import descendants, die_with_parent
 from jobs.training.ranks import RankError, Ranks
 from jobs.training.run_memory import RunMemory
-from jobs.worker.failures import End, ProgramFailed, deaths_in_vain, end_of, in_vain, one_line
+from jobs.worker.failures import (
+    End,
+    ProgramFailed,
+    deaths_in_vain,
+    end_of,
+    in_vain,
+    one_line,
+    require_complete,
+)
 from jobs.worker.keeper import keep
 from jobs.worker.signals import STOP_SIGNALS, grace_seconds
 from jobs.worker.slots import Slot
@@ -162,6 +170,7 @@ def _train(launch: Launch, context: RunContext, spec: TrainerSpec) -> End:
             launch.life.expect(silence.seconds)
         outcome = pkgutil.resolve_name(spec.train)(context)
         _stop_listening()
+        require_complete(context.rows, context.total)
         _publish(launch, context, spec, outcome)
         end = End(RunState.DONE)
     except FencedRun:

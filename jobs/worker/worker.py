@@ -325,6 +325,7 @@ class Worker:
             return {
                 "frames": result["frames"],
                 "code_id": result["code_id"],
+                "message": result.get("remark", ""),
                 "summary": result_figures.summary(result),
             }
         except (DamagedFileError, KeyError, TypeError):

@@ -328,6 +328,11 @@ def _warnings(runs: pl.DataFrame) -> list[str]:
     for package, counts in sorted(packages.items()):
         if text := _differing(counts):
             found.append(f"not comparable bitwise: version of {package} differs ({text})")
+    if dropped := finished["dropped_metrics"].drop_nulls().to_list():
+        runs_with = f"{len(dropped)} finished run{'s' * (len(dropped) != 1)}"
+        found.append(
+            f"{runs_with} wrote metrics that cannot be used: {sum(dropped):,} lines or values dropped"
+        )
     if stale := runs["state"].to_list().count(RunState.STALE.value):
         found.append(f"{stale} stale: made by other code or configuration than today's")
     return found

@@ -63,6 +63,11 @@ def _count_if_any(value: Any) -> int | None:
     return None if isinstance(value, bool) else _whole(value)
 
 
+def _sum(values: Mapping[str, int]) -> int:
+    """Return the sum of the counts of lines and of values."""
+    return _count(values["lines"]) + _count(values["values"])
+
+
 def _seconds(value: Any) -> float:
     """Seconds since the epoch, from a number or an ISO 8601 text."""
     return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else float(value)
@@ -121,6 +126,7 @@ RESULT_COLUMNS = {
     "final_return": _Column(float, ("final_return",)),
     "best_return": _Column(float, ("best_return",)),
     "evaluation_episodes": _Column(_count_if_any, ("evaluation", "episodes"), free=True),
+    "dropped_metrics": _Column(_sum, ("dropped_metrics",)),
     "exactness": _Column(str, ("exactness",)),
     "hostname": _Column(str, ("host", "hostname")),
     "cpu_model": _Column(str, ("host", "cpu_model")),
@@ -172,6 +178,7 @@ def runs_table(
     types = {
         _count: pl.Int64,
         _count_if_any: pl.Int64,
+        _sum: pl.Int64,
         _dirty: pl.Boolean,
         bool: pl.Boolean,
         float: pl.Float64,

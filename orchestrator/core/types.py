@@ -69,6 +69,7 @@ class Reason(enum.Enum):
     KILLED = "killed"
     STOPPED = "stopped"
     CRASH_LOOP = "crash loop"
+    INCOMPLETE = "incomplete"
 
 
 @dataclass(frozen=True)

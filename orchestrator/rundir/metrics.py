@@ -5,7 +5,8 @@ JSON lines. The first gives the attempt's start: ``{"resumed_from": null}`` or
 
     {"iteration": 3, "frames": 24000, "wall_time": 41.2, "metrics": {"collection/reward/reward_mean": 0.1}}
 
-``frames`` counts from the start of the run and grows; ``wall_time`` is seconds at work, evaluations and
+``frames`` counts from the start of the run and grows; neighbours with the same frames and iteration are one
+step in two lines, later values count; ``wall_time`` is seconds at work, evaluations and
 checkpoints included, attempts added up, waiting not counted. Numbers that JSON lacks are the texts "nan",
 "inf" and "-inf". A last line without its newline was cut by a kill and does not count.
 """
@@ -16,7 +17,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,8 @@ def read_metrics(path: Path) -> tuple[ResumePoint | None, list[Row]]:
     except FileNotFoundError:
         return None, []
     del lines[-1]  # empty after the final newline, or a line cut by a kill
-    resumed_from, rows = None, []
+    resumed_from: ResumePoint | None = None
+    rows: list[Row] = []
     for number, line in enumerate(lines, start=1):
         try:
             data = parse_json(line)
@@ -92,10 +94,19 @@ def read_metrics(path: Path) -> tuple[ResumePoint | None, list[Row]]:
                 point = data["resumed_from"]
                 resumed_from = point and ResumePoint(int(point["attempt"]), int(point["frames"]))
             else:
-                rows.append(_row(data))
+                add_row(rows, _row(data))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DamagedFileError(path, f"line {number} is not a metrics row ({error!r})") from error
     return resumed_from, rows
+
+
+def add_row(rows: list[Row], row: Row) -> None:
+    """Append a row, or merge it into the last one if it is of the same step: later values count."""
+    last = rows[-1] if rows else None
+    if last is not None and (last.frames, last.iteration) == (row.frames, row.iteration):
+        rows[-1] = replace(row, metrics={**last.metrics, **row.metrics})
+    else:
+        rows.append(row)
 
 
 @dataclass(frozen=True)
@@ -130,7 +141,12 @@ def merge(chain: Sequence[Executed]) -> list[Row]:
         pieces.append([row for row in piece.rows if row.frames <= limit])
         if piece.resumed_from is not None:
             limit = min(limit, piece.resumed_from.frames)
-    return [row for piece in reversed(pieces) for row in piece]
+    merged: list[Row] = []
+    for rows in reversed(pieces):
+        for row in rows[:1]:  # a program may evaluate again where it goes on
+            add_row(merged, row)
+        merged += rows[1:]
+    return merged
 
 
 def standing(chain: Sequence[Executed], x_axis: str, frames: float = math.inf) -> dict[int, int | None]:

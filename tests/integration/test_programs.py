@@ -22,6 +22,7 @@ from orchestrator.config.sweep import expand
 from orchestrator.rundir import SweepDir
 from tests import warm
 from tests.helpers import ROOT, command_run, make_sweep, work
+from tests.protocol_program import BEGINNING
 
 HOOK = Path(program_hook.__file__).parent / "sitecustomize.py"
 TRAIN = """
@@ -286,21 +287,99 @@ def test_a_last_line_without_a_newline_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ('{"frames": 1e400}', "metrics that cannot be used"),
-        (f'{{"frames": 1{"0" * 30}}}', "metrics that cannot be used"),
-        (f'{{"frames": 1{"0" * 400}}}', "metrics that cannot be used"),
-        ('{"frames": 1, "total": "many"}', "metrics that cannot be used"),
-        (
-            '{"frames": 1, "loss": 2}',
-            "'loss', expected one of frames, iteration, metrics, total: figures stand in",
-        ),
+        ('{"frames": 1e400}', "found frames Infinity, expected a whole number from 0"),
+        (f'{{"frames": 1{"0" * 30}}}', "expected a whole number from 0"),
+        (f'{{"frames": 1{"0" * 400}}}', "expected a whole number from 0"),
+        ('{"frames": -1}', "found frames -1, expected"),
         ('{"metrics": {}}', "found no key 'frames' in the line {"),
         ("[1]", "found no object"),
-        ('{"frames": 0}', "wrote frames 0, expected a number from 1"),
+        ("[" * 100_000, "nested too deeply"),
+        ("{'frames': 1}\n" * 100, "none of the first 10 lines of metrics can be used"),
     ],
 )
-def test_lines_that_cannot_be_used_are_refused(tmp_path: Path, line: str, why: str) -> None:
+def test_a_program_without_a_line_that_can_be_used_fails(tmp_path: Path, line: str, why: str) -> None:
     assert why in written(tmp_path, f"{line}\n", 1)["message"]
+
+
+def test_what_cannot_be_used_is_dropped_and_counted(tmp_path: Path) -> None:
+    project = Project(tmp_path / "project", git=False)
+    lines = [
+        '{"frames": 0, "total": 20, "metrics": {"return": -1}}',
+        '{"frames": 10, "metrics": {"return": 1, "env": "Ant", "q": null, "b": [1], "\\ud800": 2}}',
+        '{"frames": 10, "metrics": {"eval": {"return": 5}, "return": "2", "x": 1e400}, "loss": 3}',
+        '{"frames": 5, "metrics": {"return": 9}}',
+        "nonsense",
+        '{"frames": 20, "metrics": {"return": NaN, "ok": true}}',
+    ]
+    text = "".join(f"{line}\n" for line in lines)
+    project.write("train.py", f"import os\nopen(os.environ['ORCHESTRATE_METRICS'], 'a').write({text!r})\n")
+    said = project.sweep()
+    assert "1/1 done" in said
+    assert (
+        "dropped 2 lines and 5 values of the metrics, first 'env': found \"Ant\", expected a number" in said
+    )
+    assert "1 finished run wrote metrics that cannot be used: 7 lines or values" in project.run(
+        "collect", "mine"
+    )
+    (run,) = project.table().to_dicts()
+    assert (run["frames"], run["initial_return"], run["dropped_metrics"]) == (20, 5.0, 7)
+    sweep = SweepDir(project.folder / "results", "mine")
+    (run_id,) = sweep.run_ids()
+    history = sweep.run(run_id).history()
+    assert [row.frames for row in history] == [0, 10, 20]
+    assert history[1].metrics == {"return": 2, "eval/return": 5, "x": float("inf")}
+    log = sweep.run(run_id).attempt(1).log.read_text()
+    assert log.count("warning: dropped from the metrics, here and later") == 7
+
+
+def test_a_run_that_ends_before_its_declared_length_is_not_done(tmp_path: Path) -> None:
+    """Its program printed an error that it caught, and left with exit code 0."""
+    project = Project(tmp_path / "project", git=False)
+    program = """
+    import json, os, traceback
+    total = 100
+    with open(os.environ["ORCHESTRATE_METRICS"], "a") as metrics:
+        for frames in range(10, total + 1, 10):
+            line = {"frames": frames, "total": total, "metrics": {"return": frames}}
+            metrics.write(json.dumps(line) + "\\n")
+            if frames == 30 and not os.path.exists("mended"):
+                traceback.print_exception(RuntimeError("CUDA error"))
+                break
+    """
+    project.write("train.py", textwrap.dedent(program))
+    said = project.run("sweep", "grid.yaml", code=1)
+    why = "incomplete: stopped at 30 of 100 frames"
+    assert why in said
+    assert why in project.run("status", "mine")
+    assert why in project.run("collect", "mine")
+    assert project.table()["final_return"].to_list() == [None]
+    (project.folder / "mended").touch()
+    project.run("retry", "mine")
+    assert project.states() == {0: "done"}
+
+
+@pytest.mark.parametrize(("total", "code"), [(40, 0), (100, 1)])
+def test_a_resumed_program_may_evaluate_again_and_keeps_its_declared_length(
+    tmp_path: Path, total: int, code: int
+) -> None:
+    program = f"""{BEGINNING}
+if frames == 0:
+    write({{"frames": 0, "total": {total}, "metrics": {{"eval/return": 0}}}})
+    for frames in (10, 20, 30):
+        write({{"frames": frames, "metrics": {{"loss": frames}}}})
+    save()
+    write({{"frames": 30, "metrics": {{"eval/return": 30}}}})
+    os.kill(os.getpid(), signal.SIGKILL)
+write({{"frames": 0, "metrics": {{"eval/return": 0}}}})
+write({{"frames": 30, "metrics": {{"eval/return": 31}}}})
+write({{"frames": 40, "metrics": {{"loss": 40}}}})
+"""
+    sweep = make_sweep(tmp_path / "results", [command_run(["-c", program])])
+    assert work(sweep) == code
+    run = sweep.run(sweep.run_ids()[0])
+    assert (run.result() is None) == bool(code)
+    assert [row.frames for row in run.history()] == [0, 10, 20, 30, 40]
+    assert run.history()[3].metrics == {"loss": 30, "eval/return": 31}
 
 
 def test_a_program_without_metrics_is_not_done(tmp_path: Path) -> None:

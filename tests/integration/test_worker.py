@@ -141,7 +141,7 @@ def test_gpus_are_dealt_out_by_slot(results: Path, tmp_path: Path) -> None:
         ("exit 78", "failed", "bad config", "refused its configuration"),
         ("kill -SEGV $$", "failed", "code error", "crashed with SIGSEGV"),
         ("exit 75", "interrupted", "stopped", "exit code 75"),
-        ("echo nonsense >> $ORCHESTRATE_METRICS", "failed", "code error", "cannot be used"),
+        ("echo nonsense >> $ORCHESTRATE_METRICS", "failed", "code error", "no metrics that can be used"),
         ("for f in 10 2; do echo '{\"frames\": '$f'}' > $ORCHESTRATE_METRICS; sleep 0.3; done", *ANEW),
         ("echo 'MemoryError: no' >&2; exit 1", "failed", "out of memory", "MemoryError: no"),
     ],
@@ -191,7 +191,8 @@ def test_of_all_attempts_together_two_checkpoints_are_kept(results: Path) -> Non
 
 def test_a_program_that_starts_over_instead_of_resuming_is_found_out(results: Path, tmp_path: Path) -> None:
     text = (
-        "echo '{\"frames\": 100}' >> $ORCHESTRATE_METRICS; echo x > $ORCHESTRATE_CHECKPOINT_DIR/t; "
+        "for n in 50 100; do echo '{\"frames\": '$n'}' >> $ORCHESTRATE_METRICS; done; "
+        "echo x > $ORCHESTRATE_CHECKPOINT_DIR/t; "
         f"mv $ORCHESTRATE_CHECKPOINT_DIR/t $ORCHESTRATE_CHECKPOINT_DIR/100; touch {tmp_path}/ready; "
         f"[ -e {tmp_path}/second ] || sleep 60"
     )

@@ -9,11 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from jobs.trainers.command.lines import PROGRAM_KEY
 from jobs.training.context import EXACT, NO_PROGRESS_LOST, RESET, UNDECLARED
 from orchestrator.config.program.identity import ProgramFiles
-
-# The key of a line in the metrics that describes the program instead of its training.
-PROGRAM_KEY = "program"
 
 _EXACTNESS = (EXACT, NO_PROGRESS_LOST, RESET)
 _KEYS = {"exactness", "versions"}

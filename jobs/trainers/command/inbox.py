@@ -7,26 +7,27 @@ file has every line.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from jobs.trainers.command.declared import PROGRAM_KEY, Declared
+from jobs.trainers.command.declared import Declared
+from jobs.trainers.command.lines import PROGRAM_KEY, Dropped, last_total, parse_line, parse_object
 from jobs.training.context import RunContext
 from jobs.training.loggers import Sink, thinned
 from jobs.training.time_budget import TimeBudget
 from jobs.worker.failures import ProgramFailed
 from orchestrator.config.trainers import COMMAND
-from orchestrator.rundir import CheckpointFile, ResumePoint, Row
+from orchestrator.rundir import CheckpointFile, ResumePoint, Row, add_row
 
 _CHECKPOINT = re.compile(r"(\d{1,12})(\.[A-Za-z0-9]+)?")
-_ROW_KEYS = {"iteration", "frames", "metrics", "total"}
 # Metrics taken over at a time: some thousands of lines, a fraction of a second.
 _BATCH_BYTES = 1 << 18
+_LONGEST_LINE = 1 << 22
 # Rows that wait for the sinks at most: a second or two of W&B's work.
 _MOST_WAITING = 2_000
 
@@ -35,7 +36,7 @@ class Inbox:
     """The folder in which the program leaves metrics and checkpoints.
 
     ``behind``: the program has written more than was taken over. ``time``: the run's minutes. ``sinks`` take
-    the metrics, too. ``declared``: the program's description of itself.
+    the metrics, too. ``declared``: the program's description of itself; ``dropped``: of its metrics.
     """
 
     def __init__(self, context: RunContext, checkpoint: CheckpointFile | None, minutes: float | None) -> None:
@@ -43,16 +44,19 @@ class Inbox:
         self._attempt = context.attempt
         self._attempt.inbox_checkpoints.mkdir(parents=True, exist_ok=True)
         self._file = open(self._attempt.inbox_metrics, "a+b", buffering=0)  # noqa: SIM115 (as long as the process)
-        self._rest = b""
+        self._rest, self._overlong = b"", False
+        self.dropped = Dropped()
         self._ready: list[tuple[int, Path]] = []
         self._written = 0
         self.behind = False
         point = ResumePoint(checkpoint.attempt, checkpoint.frames) if checkpoint else None
         history = context.begin(point, row_at_checkpoint=False)
         self._covered = checkpoint.frames if checkpoint else 0
+        self._resumed_at = checkpoint.frames if checkpoint else None
+        if checkpoint is not None:
+            context.total = self._declared_total(checkpoint.attempt)
         self._wall_time = history[-1].wall_time if history else 0.0
         self._clock = time.monotonic()
-        self._total: int | None = None
         self.time = TimeBudget(minutes, history)
         self.sinks: list[Sink] = []
         self._waiting: deque[Row] = deque()
@@ -103,6 +107,13 @@ class Inbox:
                 found.append((int(match[1]), path))
         return sorted(found)
 
+    def _declared_total(self, attempt: int) -> int | None:
+        """Return the length that the program declared in the attempts that this one continues."""
+        for piece in reversed(self._context.run_dir.chain(attempt)):
+            if total := last_total(self._context.run_dir.attempt(piece.attempt).inbox_metrics):
+                return total
+        return None
+
     def _adopt(self, frames: int, path: Path) -> None:
         if frames < self._covered:
             raise ProgramFailed(
@@ -113,6 +124,11 @@ class Inbox:
 
     def _take_lines(self, text: bytes) -> None:
         *lines, self._rest = (self._rest + text).split(b"\n")
+        if self._overlong and lines:
+            lines, self._overlong = lines[1:], False
+        if len(self._rest) > _LONGEST_LINE:
+            self.dropped.line(f"more than {_LONGEST_LINE} bytes", self._rest)
+            self._rest, self._overlong = b"", True
         lines = [line for line in lines if line.strip()]
         now = time.monotonic()
         seconds, last, rows = now - self._clock, next(reversed(self._context.rows), None), []
@@ -128,39 +144,45 @@ class Inbox:
         if lines:
             self._wall_time, self._clock = self._wall_time + seconds, now
 
-    def _read(self, line: bytes, wall_time: float, last: Row | None) -> Row | None:
-        """Parse a line; return its row, ``None`` if it describes the program."""
+    def _read(self, text: bytes, wall_time: float, last: Row | None) -> Row | None:
+        """Parse a line; return its row, ``None`` if it describes the program or cannot be used."""
         try:
-            data = json.loads(line)
-            if not isinstance(data, dict):
-                raise ValueError("found no object, expected one with the key 'frames'")
+            data = parse_object(text)
             if PROGRAM_KEY in data:
-                self.declared = self.declared.with_line(data)
+                self._describe(data, text)
                 return None
-            if unknown := set(data) - _ROW_KEYS:
-                known = ", ".join(sorted(_ROW_KEYS))
-                raise ValueError(
-                    f"found the key {min(unknown)!r}, expected one of {known}: figures stand in metrics"
-                )
-            if "frames" not in data:
-                raise ValueError("found no key 'frames'")
-            row = Row(
-                iteration=int(data.get("iteration", last.iteration + 1 if last else 1)),
-                frames=int(data["frames"]),
-                wall_time=wall_time,
-                metrics={str(name): float(value) for name, value in data.get("metrics", {}).items()},
-            )
-            total = None if data.get("total") is None else int(data["total"])
-            if max(row.frames, row.iteration, total or 0) >= 1 << 63:
-                raise ValueError("frames, iterations or total are beyond 64 bits")
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            text = line[:200].decode(errors="replace").strip()
+            line = parse_line(data, self.dropped)
+        except (ValueError, RecursionError) as error:
+            self.dropped.line(str(error), text, read_before=last is not None)
+            return None
+        self._context.total = line.total or self._context.total
+        reached = max(last.frames if last else 0, self._resumed_at or 0)
+        if line.frames < reached:
+            self._require_resumed(line.frames)
+            self.dropped.line("frames that do not grow", text)
+            return None
+        same = last is not None and line.frames == last.frames
+        number = last.iteration if last is not None and same else line.iteration
+        number = number or (last.iteration + 1 if last else 1)
+        self._resumed_at = None
+        return Row(number, line.frames, wall_time, line.metrics)
+
+    def _describe(self, data: Mapping[str, Any], text: bytes) -> None:
+        try:
+            self.declared = self.declared.with_line(data)
+        except (ValueError, TypeError) as error:
+            shown = text[:200].decode(errors="replace").strip()
             raise ProgramFailed(
-                f"the program wrote metrics that cannot be used: {error} in the line {text}"
+                f"the program describes itself wrongly: {error} in the line {shown}"
             ) from error
-        self._check_order(row, last)
-        self._total = total or self._total
-        return row
+
+    def _require_resumed(self, frames: int) -> None:
+        """Raise unless the program went on from its checkpoint: its first frames may be evaluated again."""
+        if frames > 0 and self._resumed_at is not None:
+            raise ProgramFailed(
+                f"the program wrote metrics for frames {frames} after the checkpoint of frames "
+                f"{self._resumed_at}: it must continue from ORCHESTRATE_RESUME"
+            )
 
     def _record(self, rows: Sequence[Row]) -> None:
         if not rows:
@@ -169,23 +191,13 @@ class Inbox:
         for row in rows:
             self.time.spend(row)
         if self.sinks:
-            self._waiting = deque(thinned([*self._waiting, *rows], _MOST_WAITING))
-        known = [frames for frames in (self._total, self.time.total_frames(rows[-1].frames)) if frames]
+            waiting = list(self._waiting)
+            for row in rows:
+                add_row(waiting, row)
+            self._waiting = deque(thinned(waiting, _MOST_WAITING))
+        known = [
+            frames for frames in (self._context.total, self.time.total_frames(rows[-1].frames)) if frames
+        ]
         last = rows[-1]
         value = next((last.metrics[name] for name in COMMAND.returns if name in last.metrics), None)
         self._context.progress(last.frames, min(known, default=None), value)
-
-    def _check_order(self, row: Row, last: Row | None) -> None:
-        """Refuse a row that a resume would lose or double."""
-        if row.frames < 1:
-            raise ProgramFailed(f"the program wrote frames {row.frames}, expected a number from 1")
-        if row.frames <= self._covered:
-            raise ProgramFailed(
-                f"the program wrote metrics for frames {row.frames} after the checkpoint of frames "
-                f"{self._covered}: it must continue from ORCHESTRATE_RESUME, and write the metrics up to a "
-                "checkpoint before the checkpoint"
-            )
-        if last is not None and row.frames <= last.frames:
-            raise ProgramFailed(
-                f"the program wrote frames {row.frames} after frames {last.frames}: they must grow"
-            )

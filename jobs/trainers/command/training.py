@@ -97,16 +97,22 @@ def train(context: RunContext) -> Outcome:
         inbox.log()
     rows = context.rows
     if not rows:
+        unusable = f" that can be used: {inbox.dropped.first}" if inbox.dropped.first else ""
         raise ProgramFailed(
-            "the program left with exit code 0 and wrote no metrics: it has to append at least one line to "
-            'the file that ORCHESTRATE_METRICS names, such as {"frames": 1}'
+            f"the program left with exit code 0 and wrote no metrics{unusable}: it has to append at least "
+            'one line to the file that ORCHESTRATE_METRICS names, such as {"frames": 1}'
         )
+    if inbox.time.over:
+        context.total = None
     return Outcome(
         frames=rows[-1].frames,
         iterations=rows[-1].iteration,
         exactness=inbox.declared.exactness,
         config={**context.run.overrides, "command": argv},
-        extra={"versions": _versions(context, attempt.inbox_imports, inbox.declared)},
+        extra={
+            "versions": _versions(context, attempt.inbox_imports, inbox.declared),
+            **inbox.dropped.to_json(),
+        },
     )
 
 

@@ -201,7 +201,7 @@ def _reasons(
     by_reason: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         status = statuses[row.run_id]
-        if status.why and status.state is not RunState.DONE:
+        if status.why:
             by_reason.setdefault((status.state.value, status.why), []).append(row.run_id)
     lines = []
     for (state, why), run_ids in islice(by_reason.items(), limit):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.core.errors import DamagedFileError
-from orchestrator.rundir import MetricsWriter, ResumePoint, Row, read_metrics
+from orchestrator.rundir import Executed, MetricsWriter, ResumePoint, Row, add_row, read_metrics
 from orchestrator.rundir.metrics import merge, resume_chain
 
 Attempts = dict[int, tuple[ResumePoint | None, list[Row]]]
@@ -35,7 +35,8 @@ def same(first: Row, second: Row) -> bool:
 
 
 @given(
-    st.lists(rows, max_size=5), st.none() | st.builds(ResumePoint, st.integers(1, 9), st.integers(0, 10**9))
+    st.lists(rows, max_size=5, unique_by=lambda row: (row.frames, row.iteration)),
+    st.none() | st.builds(ResumePoint, st.integers(1, 9), st.integers(0, 10**9)),
 )
 def test_rows_read_back_bit_for_bit(
     tmp_path_factory: pytest.TempPathFactory, written: list[Row], point: ResumePoint
@@ -49,6 +50,16 @@ def test_rows_read_back_bit_for_bit(
     resumed_from, found = read_metrics(path)
     assert resumed_from == point
     assert all(same(*pair) for pair in zip(written, found, strict=True))
+
+
+def test_lines_of_one_step_are_one_row_also_across_attempts() -> None:
+    steps = [Row(1, 10, 1.0, {"a": 1}), Row(1, 10, 2.0, {"a": 2, "b": 3}), Row(2, 20, 3.0)]
+    found: list[Row] = []
+    for row in steps:
+        add_row(found, row)
+    assert found == [Row(1, 10, 2.0, {"a": 2, "b": 3}), steps[2]]
+    later = Executed(2, ResumePoint(1, 10), [Row(1, 10, 2.5, {"b": 4}), Row(2, 20, 4.0)])
+    assert merge([Executed(1, None, found), later]) == [Row(1, 10, 2.5, {"a": 2, "b": 4}), Row(2, 20, 4.0)]
 
 
 @given(st.data())
