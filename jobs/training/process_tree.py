@@ -6,7 +6,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -43,6 +43,38 @@ def adopt_orphans() -> None:
 def descendants(pid: int) -> set[Process]:
     """Return the living processes below ``pid``."""
     return {process for process, state in _below(pid) if state not in "ZX"}
+
+
+def topmost(pid: int, chosen: Callable[[Process], bool]) -> list[Process]:
+    """Return the living processes below ``pid`` that are chosen, less those below another one."""
+    children = _children()
+    found, parents = [], [pid]
+    while parents:
+        for process, state in children.get(parents.pop(), ()):
+            if state not in "ZX" and chosen(process):
+                found.append(process)
+            else:
+                parents.append(process.pid)
+    return found
+
+
+def expects(pid: int, number: int) -> bool:
+    """Whether the process handles the signal: by a handler, or blocked for a thread that waits for it."""
+    return _in_masks(pid, number, ("SigCgt", "SigBlk"))
+
+
+def ignores(pid: int, number: int) -> bool:
+    """Whether the process ignores the signal."""
+    return _in_masks(pid, number, ("SigIgn",))
+
+
+def _in_masks(pid: int, number: int, names: Collection[str]) -> bool:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
+    except OSError:  # ended; or hidden from us
+        return False
+    fields = (line.split(":", 1) for line in lines)
+    return any(name in names and int(mask, 16) >> number - 1 & 1 for name, mask in fields)
 
 
 def end_descendants(spare: Collection[int] = ()) -> None:

@@ -28,6 +28,7 @@ from jobs.training.process_tree import (
     end_descendants,
 )
 from jobs.training.run_memory import RunMemory, oom_kills
+from jobs.training.stop_request import StopRequest
 from jobs.worker.signals import STOP_SIGNALS
 from jobs.worker.silence import Silence
 
@@ -46,8 +47,13 @@ _KILL_TAKES_S = 10.0
 _MOMENT_S = 0.2
 
 
-def keep(worker: int, memory: RunMemory, life: Life, run: Callable[[int], NoReturn]) -> NoReturn:
-    """Fork ``run``, given its parent's pid; end as it does, after all that it started."""
+def keep(
+    worker: int, memory: RunMemory, life: Life, run: Callable[[int], NoReturn], *, grace: float | None = None
+) -> NoReturn:
+    """Fork ``run``, given its parent's pid; end as it does, after all that it started.
+
+    ``grace``: ``run`` becomes a program, which is given so many seconds when it is stopped.
+    """
     try:
         os.setsid()  # a signal to the worker's group reaches the run once: through the worker
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ATTENDED)
@@ -58,7 +64,7 @@ def keep(worker: int, memory: RunMemory, life: Life, run: Callable[[int], NoRetu
         if pid == 0:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             run(parent)
-        status = _Keeper(pid, memory, life).attend()
+        status = _Keeper(pid, memory, life, grace).attend()
         if _left_behind():
             end_descendants()
         _exit_as(os.waitstatus_to_exitcode(status))
@@ -71,8 +77,10 @@ def keep(worker: int, memory: RunMemory, life: Life, run: Callable[[int], NoRetu
 class _Keeper:
     """The keeper's view of its run: the processes below it that were there at the last look."""
 
-    def __init__(self, pid: int, memory: RunMemory, life: Life) -> None:
+    def __init__(self, pid: int, memory: RunMemory, life: Life, grace: float | None = None) -> None:
         self._pid, self._memory, self._life = pid, memory, life
+        self._grace = grace
+        self._stop: StopRequest | None = None
         self._silence = Silence(pid, life)
         self._began, self._measure_at = time.monotonic(), 0.0
         self._known: set[Process] = set()
@@ -87,15 +95,26 @@ class _Keeper:
                 if self._silence.too_long(lambda: descendants(os.getpid())):
                     self._life.end()
                     os.kill(self._pid, signal.SIGKILL)
+                if self._stop is not None:
+                    self._stop.attend()
                 self._set_timer()
             elif number != signal.SIGCHLD:
-                os.kill(self._pid, number)  # not reaped yet, so the number is still its own
+                self._pass_on(number)
             elif (status := self._reap()) is not None:
+                if self._stop is not None:
+                    self._stop.await_others(lambda: _ORPHANED in signal.sigpending())
                 if os.WIFSIGNALED(status):
                     self._look(killed=True)
                 return status
         os.kill(self._pid, signal.SIGKILL)
         return signal.SIGKILL
+
+    def _pass_on(self, number: int) -> None:
+        if number != signal.SIGTERM or self._grace is None:
+            os.kill(self._pid, number)  # not reaped yet, so the number is still its own
+        elif self._stop is None:
+            self._stop = StopRequest(os.getpid(), self._pid, self._grace)
+            self._stop.attend()
 
     def _set_timer(self) -> None:
         age = time.monotonic() - self._began

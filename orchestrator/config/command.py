@@ -127,7 +127,7 @@ def script_of(argv: Sequence[str]) -> str | None:
     """Return the argument that must be a file for the program to start; None if unknown."""
     for position, item in enumerate(argv):
         name = os.path.basename(item)
-        if position and item.startswith("-"):
+        if position and (item.startswith("-") or _ASSIGNED.match(item)):
             continue
         if _PYTHON.fullmatch(name) or _SHELL.fullmatch(name) or _OTHER.fullmatch(name):
             return _script_after(argv[position + 1 :], name)

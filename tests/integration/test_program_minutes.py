@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobs.trainers.command.checking import check
-from orchestrator.config.trainers import COMMAND
+from orchestrator.config.trainers import COMMAND, get_trainer
 from orchestrator.planning.throughput.model import kind_of, length_of
 from orchestrator.rundir import RunDir
-from tests.helpers import command_run, finish, make_sweep, start_worker, submit
+from tests.helpers import command_run, finish, make_sweep, start_worker, submit, work
 from tests.protocol_program import BEGINNING
 
 # A line reports a second of training whenever it is written; without a stop the program waits for ever.
@@ -62,6 +63,14 @@ def test_a_program_is_stopped_when_its_time_is_up_and_done(results: Path, leave:
     assert result is not None
     assert (result["frames"], result["attempts"], result["exactness"]) == (3, 1, "exact")
     assert [file.frames for file in run.checkpoints()] == ([3] if "save" in leave else [])
+
+
+def test_behind_a_wrapper_any_exit_code_is_done(results: Path) -> None:
+    argv = ["sh", "-c", '"$@"; exit 3', "sh", sys.executable, "-c", f"{PROGRAM}train(3); wait(); save()"]
+    run = get_trainer("command").identify({"command": argv, "minutes": THREE_SECONDS}, 0, threads=1)
+    sweep = make_sweep(results, [run])
+    assert work(sweep) == 0
+    assert [file.frames for file in sweep.run(run.run_id).checkpoints()] == [3]
 
 
 def test_one_that_ignores_the_signal_is_killed_after_its_grace_and_done(results: Path) -> None:

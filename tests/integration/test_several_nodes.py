@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -167,8 +168,11 @@ def test_a_dead_worker_leaves_nothing_on_other_nodes(start: Callable[..., Job]) 
     job.end(code=-signal.SIGKILL)
 
 
-def test_a_stop_signal_reaches_all_ranks(start: Callable[..., Job]) -> None:
-    job = start(last=8)
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_stop_signal_reaches_all_ranks(start: Callable[..., Job], tmp_path: Path, wrapped: bool) -> None:
+    argv = [sys.executable, str(helpers.COMMANDS / "ranks.py"), str(tmp_path), str(STEPS), f"{tmp_path}/pace"]
+    command = ["sh", "-c", f"{shlex.join(argv)}; exit $?"] if wrapped else argv
+    job = start(last=8, run=get_trainer("command").identify({"command": command}, 0, threads=1))
     job.at_step(7)
     job.worker.send_signal(signal.SIGTERM)
     (first,) = job.end(code=130)

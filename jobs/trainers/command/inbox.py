@@ -66,6 +66,12 @@ class Inbox:
         """Count the time of the first line from now."""
         self._clock = time.monotonic()
 
+    @property
+    def complete(self) -> bool:
+        """Whether the program has trained the frames that it declared as its total."""
+        rows, total = self._context.rows, self._context.total
+        return total is not None and bool(rows) and rows[-1].frames >= total
+
     def take(self, *, ended: bool = False) -> None:
         """Take over a batch of new metrics; once all up to a checkpoint are here, the checkpoint.
 

@@ -17,8 +17,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.trainers.command import program_hook
@@ -29,6 +29,7 @@ from jobs.training.context import GRACE_SHARE, BadConfigError, InterruptedRun, O
 from jobs.training.loggers import logging_to, thinned
 from jobs.training.process_tree import die_with_parent
 from jobs.training.ranks import SCRATCH, RankError, how_it_ended
+from jobs.training.stop_request import StopRequest
 from jobs.training.time_budget import minutes_of
 from jobs.worker.failures import ProgramFailed, ProgramLeft
 from jobs.worker.run_process import THREAD_VARIABLES
@@ -50,11 +51,10 @@ _DROPPED = {METRICS: f"{SCRATCH}/metrics.jsonl", CHECKPOINTS: SCRATCH, IMPORTS: 
 
 # Signals from outside: no fault of a program ends it with one of these.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# Exit codes of a program that ended by SIGTERM: its own, and that of a shell around it.
-_BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
-
 # Exit codes of a program, from sysexits.h: 64 wrong usage, 75 try again later, 78 wrong configuration.
 DONE, INTERRUPTED, BAD_CONFIG = 0, 75, (64, 78)
+# Those of a program whose time was up; of one that SIGTERM ended its own, and that of a shell around it.
+_OUT_OF_TIME = (DONE, INTERRUPTED, -signal.SIGTERM, 128 + signal.SIGTERM)
 
 _HOOK = str(Path(program_hook.__file__).parent)
 _POLL_S = 0.05
@@ -63,6 +63,14 @@ _TAIL_BYTES = 4096
 _LEAVE_S = 10.0
 # Rows of earlier attempts that sinks get at most.
 _MOST_HISTORY = 20_000
+
+
+@dataclass(frozen=True)
+class _Exit:
+    """How the program left: its exit code, and the request to stop that it got before."""
+
+    code: int
+    stop: StopRequest | None
 
 
 def patterns_of(run: Run) -> Value:
@@ -124,8 +132,7 @@ def _run(argv: list[str], inbox: Inbox, context: RunContext, checkpoint: Checkpo
     program = _start(argv, {**inherited, **variables, **context.ranks.variables()})
     inbox.program_started()
     try:
-        code = _supervise(program, inbox, context)
-        _judge(code, context, timed_out=inbox.time.over)
+        _judge(_supervise(program, inbox, context), context, inbox)
         context.ranks.wait(_LEAVE_S)
     finally:
         if program.poll() is None:
@@ -191,21 +198,25 @@ def _variables(context: RunContext, checkpoint: CheckpointFile | None) -> dict[s
 
 def _start(argv: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     parent = os.getpid()
+
+    def prepare() -> None:
+        die_with_parent(parent)
+        # Ignored, it marks what a shell of the program's started in the background.
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
     try:
-        return subprocess.Popen(
-            argv, env=environment, stdin=subprocess.DEVNULL, preexec_fn=lambda: die_with_parent(parent)
-        )
+        return subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, preexec_fn=prepare)
     except OSError as error:
         raise BadConfigError(f"cannot start {argv[0]!r}: {error.strerror}") from error
 
 
-def _supervise(program: subprocess.Popen[bytes], inbox: Inbox, context: RunContext) -> int:
-    """Empty the inbox until the program has exited; return its exit code.
+def _supervise(program: subprocess.Popen[bytes], inbox: Inbox, context: RunContext) -> _Exit:
+    """Empty the inbox until the program has exited; return how it did.
 
     Stop it when the run is stopped or its time is up. One that stays longer than its grace is killed, and
     counts as interrupted. If a program on another node is the cause of a failure, raise its error.
     """
-    stop_by: float | None = None
+    stop: StopRequest | None = None
     killed = False
     while True:
         try:
@@ -214,21 +225,29 @@ def _supervise(program: subprocess.Popen[bytes], inbox: Inbox, context: RunConte
             inbox.take()
             inbox.log(_POLL_S)
         else:
-            inbox.take_all(ended=code == DONE)
-            if stop_by is None and code not in (DONE, INTERRUPTED) and -code not in _FROM_OUTSIDE:
+            if stop is not None and not killed and code != INTERRUPTED:
+                stop.await_others(inbox.take)
+            inbox.take_all(ended=code == DONE and stop is None)
+            if stop is None and code not in (DONE, INTERRUPTED) and -code not in _FROM_OUTSIDE:
                 _raise_if_cause(context.ranks.error())
-            return INTERRUPTED if killed and code < 0 else code
-        if stop_by is None and (context.stopping or inbox.time.over):
-            urgent = GRACE_SHARE * grace_seconds(signal.SIGTERM)
-            stop_by = time.monotonic() + (context.grace_left if context.stopping else urgent)
-            program.send_signal(signal.SIGTERM)
-            context.ranks.signal(signal.SIGTERM)
-        elif stop_by is None and context.ranks.failed:
+            return _Exit(INTERRUPTED if killed and code < 0 else code, stop)
+        if stop is None and (context.stopping or inbox.time.over):
+            stop = _ask_to_leave(program, context)
+        elif stop is None and context.ranks.failed:
             _end_with_ranks(program, inbox, context)
-        grace_over = context.stopping and context.grace_left == 0
-        if stop_by is not None and (grace_over or time.monotonic() >= stop_by):
-            killed = True
-            program.kill()
+        if stop is not None:
+            stop.attend()
+            if stop.over or (context.stopping and context.grace_left == 0):
+                killed = True
+                program.kill()
+
+
+def _ask_to_leave(program: subprocess.Popen[bytes], context: RunContext) -> StopRequest:
+    """Ask the program to stop, here and on the other nodes."""
+    urgent = GRACE_SHARE * grace_seconds(signal.SIGTERM)
+    seconds = context.grace_left if context.stopping else urgent
+    context.ranks.signal(signal.SIGTERM)
+    return StopRequest(os.getppid(), program.pid, seconds, through=[os.getpid()])
 
 
 def _end_with_ranks(program: subprocess.Popen[bytes], inbox: Inbox, context: RunContext) -> None:
@@ -261,11 +280,14 @@ def _versions(context: RunContext, imports: Path, declared: Declared) -> dict[st
     return {**ours, **imported_packages(imports, program), **declared.versions}
 
 
-def _judge(code: int, context: RunContext, *, timed_out: bool) -> None:
-    """Raise the error that the program's exit code means, unless it is done or its time was up."""
-    if code == DONE or (timed_out and code in (INTERRUPTED, *_BY_SIGTERM)):
+def _judge(left: _Exit, context: RunContext, inbox: Inbox) -> None:
+    """Raise the error that the program's exit means, unless it is done or its time was up."""
+    code, asked = left.code, left.stop is not None and left.stop.handled
+    if inbox.time.over and (code in _OUT_OF_TIME or (left.stop is not None and left.stop.of_a_wrapper)):
         return
-    if context.stopping and (code == INTERRUPTED or code < 0):
+    if code == DONE and not (asked and context.stopping and not inbox.complete):
+        return
+    if context.stopping and (code in (DONE, INTERRUPTED) or code < 0):
         raise InterruptedRun(context.stop_signal)
     if code == INTERRUPTED:
         raise ProgramLeft(f"the program left by itself (exit code {INTERRUPTED}), to go on later")

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn
 
 from jobs.training.connection import Connection, greet
@@ -26,7 +27,7 @@ from jobs.training.ranks import BEAT_S, MOST_SILENT, SCRATCH
 from jobs.training.run_memory import RunMemory
 from jobs.worker.keeper import keep
 from jobs.worker.scheduler_job import SchedulerJob
-from jobs.worker.signals import STOP_SIGNALS
+from jobs.worker.signals import STOP_SIGNALS, grace_seconds
 
 _VARIABLE = "ORCHESTRATE_WORKER"
 _POLL_S = 0.05
@@ -79,7 +80,8 @@ class _Rank:
         agent = os.getpid()
         self.keeper = os.fork()
         if self.keeper == 0:
-            keep(agent, self._memory, Life(), lambda keeper: _become(order, variables, writing, keeper))
+            become = partial(_become, order, variables, writing)
+            keep(agent, self._memory, Life(), become, grace=grace_seconds(signal.SIGTERM))
         os.close(writing)
         self.code: int | None = None
 
@@ -136,7 +138,8 @@ def _become(order: Mapping[str, Any], variables: Mapping[str, str], output: int,
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for descriptor in (1, 2):
             os.dup2(output, descriptor)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+        # The first two are ignored by Python; the last, ignored, marks what a shell of the program's started.
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGQUIT):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         os.chdir(order["folder"])
