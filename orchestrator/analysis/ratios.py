@@ -78,7 +78,7 @@ def ratio(better: str, other: str, mine: Side, theirs: Side, *, among: int = 1) 
         seeds = min(len({seed for point in both for seed in side[point]}) for side in (mine, theirs))
     if not differences:
         return None
-    told = mean_with_chance(differences)
+    told = mean_with_chance([round(one, 12) for one in differences])  # equal figures differ by rounding
     low, high, chance = (_exp(told[0]), _exp(told[1]), told[2]) if told else (None, None, None)
     value = math.exp(fmean(differences))
     return Ratio(better, other, value, low, high, len(differences), bool(pairs), seeds, chance, among)

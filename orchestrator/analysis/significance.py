@@ -271,7 +271,7 @@ def mean_with_chance(differences: Sequence[float]) -> tuple[float, float, float]
     if n < 2:
         return None
     middle, error = fmean(differences), stdev(differences) / math.sqrt(n)
-    if error <= 1e-12 * max(1.0, abs(middle)):  # all alike, but for rounding
-        return middle, middle, float(abs(middle) <= 1e-12)
+    if error <= 1e-12 * abs(middle):  # all alike, but for rounding
+        return middle, middle, float(middle == 0)
     reach = float(stdtrit(n - 1, 0.975)) * error
     return middle - reach, middle + reach, float(2 * stdtr(n - 1, -abs(middle) / error))

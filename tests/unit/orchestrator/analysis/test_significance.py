@@ -142,3 +142,5 @@ def test_the_interval_and_the_chance_of_a_mean_are_students() -> None:
     assert mean_with_chance([1.0]) is None
     assert mean_with_chance([0.3] * 5) == pytest.approx((0.3, 0.3, 0))
     assert mean_with_chance([0.0] * 5) == (0, 0, 1)
+    tiny = mean_with_chance([1e-15 * value for value in values.tolist()])
+    assert tiny == pytest.approx((1e-15 * told[0], 1e-15 * told[1], told[2]), rel=1e-9, abs=0)
