@@ -9,11 +9,11 @@ SOURCES := orchestrator jobs tests benchmarks examples
 # Procgen by EnvPool without the assets of its other games: the two packages that it imports, and Qt's libraries.
 PROCGEN := --no-deps envpool envpool-assets PyQt5-Qt5 dm-env optree
 
-.PHONY: help setup demo pictures procgen format lint type test test-slurm test-sky bench bench-slurm docs check
+.PHONY: help setup demo pictures procgen format lint type test test-slurm test-sky bench bench-returns bench-slurm docs check
 .DEFAULT_GOAL := help
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.dev  ## create .venv with everything to run and to develop; instant when nothing changed
 
@@ -56,6 +56,9 @@ bench: $(VENV)/.dev  ## measure against the goals, and say which are met
 	$(BIN)/python -m benchmarks.procgen || status=1; \
 	$(BIN)/python -m benchmarks.parallel || status=1; \
 	$(BIN)/python -m benchmarks.top || status=1; exit $$status
+
+bench-returns: $(VENV)/.dev  ## train a2c, impala and ppo beside published returns; an hour of a core
+	$(BIN)/python -m benchmarks.returns $(ARGS)
 
 bench-slurm: $(VENV)/.bench  ## the same on a real Slurm cluster that it starts here, beside other tools; as root
 	$(BIN)/python -m benchmarks.slurm $(ARGS)

@@ -32,7 +32,7 @@ def players_of(opponents: Any) -> int | list[str]:
 
 
 class BucketBrigade:
-    """The game Bucket Brigade. A row sees what every agent sees, and which agent it is if several learn."""
+    """The game Bucket Brigade. A row sees what every agent sees, and if several learn which agent it is."""
 
     exactness = EXACT
 
@@ -52,7 +52,8 @@ class BucketBrigade:
         if not self.learners:
             raise ScenarioError(f"{opponents!r} leaves no agent to learn")
         self.parts = self._batch.actions
-        self.shape = (self._batch.width + (self._batch.agents if self.learners > 1 else 0),)
+        self._identified = config.identity and self.learners > 1
+        self.shape = (self._batch.width + (self._batch.agents if self._identified else 0),)
         self._agents = torch.tensor(self._batch.learners, device=device)
         self._identity = torch.eye(self._batch.agents, device=device)[self._agents]
         self._before, self._team = self._batch.episodes.state, torch.zeros(envs, device=device)
@@ -96,11 +97,11 @@ class BucketBrigade:
         """They hold memory alone."""
 
     def _rows(self, seen: Tensor) -> Tensor:
-        if self.learners == 1:
-            return seen
         shape = (self.envs, self.learners)
         every = seen[:, None].expand(*shape, -1)
-        return torch.cat((every, self._identity.expand(*shape, -1)), -1).flatten(0, 1)
+        if self._identified:
+            every = torch.cat((every, self._identity.expand(*shape, -1)), -1)
+        return every.flatten(0, 1)
 
 
 def bucket_brigade_baselines(

@@ -49,9 +49,10 @@ class ActorCriticConfig:
     ``checkpoint_interval``, ``evaluation_interval``: environment steps; 0 for none. An episode of an
     evaluation is cut after ``evaluation_steps``. ``hidden``: sizes of the
     layers of the network `mlp`; the `transformer` has ``features``, ``layers`` and ``heads``. ``precision``:
-    of the products in networks for pictures. In ``mode`` parallel, ``actors`` processes have equal shares of
-    the environments and of each gradient; one of them that does not answer for ``actor_timeout`` seconds ends
-    the attempt.
+    of the products in networks for pictures. ``normalize_observations``: rows of numbers, by the moments of
+    those seen in training; pictures never are. In ``mode`` parallel, ``actors`` processes have equal shares
+    of the environments and of each gradient; one of them that does not answer for ``actor_timeout`` seconds
+    ends the attempt.
     """
 
     task: Any
@@ -73,6 +74,7 @@ class ActorCriticConfig:
     layers: int = 2
     heads: int = 4
     precision: str = "fp32"
+    normalize_observations: bool = True
     device: str = "cpu"
     evaluation_interval: int = 100_000
     evaluation_episodes: int = 100
@@ -141,6 +143,8 @@ _OTHER_KEYS = {
     "vf_coef": ("value_weight",),
     "critic_coef": ("value_weight",),
     "max_grad_norm": ("max_gradient_norm",),
+    "normalize": ("normalize_observations",),
+    "norm_obs": ("normalize_observations",),
     "total_timesteps": ("steps",),
     "total_steps": ("steps",),
     "max_n_frames": ("steps",),

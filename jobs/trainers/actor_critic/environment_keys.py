@@ -17,12 +17,14 @@ class BucketBrigadeConfig:
     """The keys of the game.
 
     ``name``: the environment, as in a grid. ``opponents``: how many, or the names of scripted players; the
-    other agents learn, with one policy. ``nights``: episodes are cut after so many.
+    other agents learn, with one policy. ``nights``: episodes are cut after so many. ``identity``: learners
+    see which agent they are, if several learn.
     """
 
     name: str
     opponents: Any = 3
     nights: int = NIGHTS
+    identity: bool = True
 
 
 @dataclass

@@ -190,7 +190,8 @@ def build_network(config: ActorCriticConfig, environments: Environments) -> Acto
         body, features = convolutions(shape, precision)
     else:
         body, features = residual(shape, precision)
-    return ActorCritic(shape, environments.parts, body, features).to(config.device)
+    found = ActorCritic(shape, environments.parts, body, features, config.normalize_observations)
+    return found.to(config.device)
 
 
 def play_policy(

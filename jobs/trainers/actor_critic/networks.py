@@ -87,18 +87,25 @@ class RunningMoments(nn.Module):
 class ActorCritic(nn.Module):
     """A policy with a value: ``parts`` are the sizes of the action's parts, each drawn by itself.
 
-    ``body``: a network from observations (R, *S) to features (R, F). Observations of one dimension are
-    normalized by the moments of those seen in training, pictures are left to the body. The value is that of
-    returns in units of their deviation. A fresh network's is small: PPO scales advantages to a
+    ``body``: a network from observations (R, *S) to features (R, F). Observations of one dimension are, if
+    ``normalized``, so by the moments of those seen in training; pictures are left to the body. The value is
+    that of returns in units of their deviation. A fresh network's is small: advantages are scaled to a
     deviation of 1, and where rewards are rare it would learn from the noise of its own estimates.
     """
 
     begins: Tensor
 
-    def __init__(self, shape: Sequence[int], parts: Sequence[int], body: nn.Module, features: int) -> None:
+    def __init__(
+        self,
+        shape: Sequence[int],
+        parts: Sequence[int],
+        body: nn.Module,
+        features: int,
+        normalized: bool = True,
+    ) -> None:
         super().__init__()
         self.parts = tuple(parts)
-        self.seen = RunningMoments(shape[0]) if len(shape) == 1 else None
+        self.seen = RunningMoments(shape[0]) if normalized and len(shape) == 1 else None
         self.returns = RunningMoments(1)
         self.body = body
         begins = [sum(self.parts[:number]) for number in range(len(parts))]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import returns
 from jobs.check import Problem
 from jobs.hydra.overrides import runs_of
 from jobs.training.games.procgen import GAMES
@@ -41,6 +42,18 @@ def test_a_grid_is_right_and_named_as_its_file(name: str) -> None:
     sweep = grid(name)
     assert (sweep.name, first_look(sweep)) == (name, [])
     assert sweep.runs
+
+
+@pytest.mark.parametrize("trainer", returns.PUBLISHED)
+def test_returns_beside_published_ones_are_of_five_seeds_each(
+    trainer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, published = grid(f"returns_{trainer}").runs, returns.PUBLISHED[trainer]
+    assert Counter(run.overrides["task"] for run in runs) == dict.fromkeys(published, 5)
+    behind = {task: [value - returns.MARGINS[task] - 1] for task, value in published.items()}
+    assert list(returns.compared(trainer, {task: [value] for task, value in published.items()})) == [True] * 3
+    assert list(returns.compared(trainer, behind)) == [False] * 3
+    assert "not met" in capsys.readouterr().out
 
 
 def test_a_wrong_key_would_be_found(tmp_path: Path) -> None:

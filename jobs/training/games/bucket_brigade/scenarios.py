@@ -10,6 +10,17 @@ from torch import Tensor
 
 from jobs.training.games.bucket_brigade.catalogue import AGENTS, Scenario, ScenarioError
 
+_OF_ALL = (
+    *("prob_fire_spreads_to_neighbor", "prob_solo_agent_extinguishes_fire", "team_reward_house_survives"),
+    *("team_penalty_house_burns", "cost_to_work_one_night", "prob_house_catches_fire", "min_nights"),
+)
+# The order of a scenario's numbers in observations; of the last four, which may differ by agent, the means.
+OBSERVED = (
+    *(*_OF_ALL, "num_agents"),
+    *("reward_own_house_survives", "reward_other_house_survives"),
+    *("penalty_own_house_burns", "penalty_other_house_burns"),
+)
+
 
 @dataclass(frozen=True)
 class Parameters:
@@ -79,10 +90,6 @@ def parameters(scenarios: Sequence[Scenario], agents: int = AGENTS) -> Parameter
 
     own_reward, other_reward = by_agent("reward_own_house_survives"), by_agent("reward_other_house_survives")
     own_penalty, other_penalty = by_agent("penalty_own_house_burns"), by_agent("penalty_other_house_burns")
-    observed = (
-        *("prob_fire_spreads_to_neighbor", "prob_solo_agent_extinguishes_fire", "team_reward_house_survives"),
-        *("team_penalty_house_burns", "cost_to_work_one_night", "prob_house_catches_fire", "min_nights"),
-    )
     houses = scenarios[0].num_houses
     home = torch.tensor([_homes(one, agents) for one in scenarios])
     distance = ring_distance(home[:, None], torch.arange(houses)[:, None], houses).float()
@@ -107,7 +114,7 @@ def parameters(scenarios: Sequence[Scenario], agents: int = AGENTS) -> Parameter
         home=home,
         nearness=0.1 / (1 + distance),
         at_home=(distance == 0).float(),
-        info=torch.cat([*map(column, observed), number, *means], 1),
+        info=torch.cat([*map(column, _OF_ALL), number, *means], 1),
         owned=_owned(houses, agents),
         agents=agents,
         houses=houses,

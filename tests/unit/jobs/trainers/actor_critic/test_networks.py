@@ -92,6 +92,11 @@ def test_moments_have_no_scale_of_their_own(scale: float) -> None:
     assert moments.normalized(rows + scale)[:, 3].all()
 
 
+def test_observations_are_left_alone_if_asked_for() -> None:
+    seen = 100 * torch.randn(3, 5)
+    assert torch.equal(ActorCritic((5,), PARTS, *mlp(5, [8]), normalized=False).prepared(seen), seen)
+
+
 def test_a_policy_saved_with_the_former_floor_keeps_its_deviations() -> None:
     played = network()
     saved = {**played.state_dict(), "seen.variance": torch.full((5,), 0.03), "seen.count": torch.tensor(7.0)}
