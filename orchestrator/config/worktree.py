@@ -106,7 +106,7 @@ def read_worktree(folder: Path, without: Sequence[Path] = ()) -> WorkTree:
 def list_files(folder: Path, without: Sequence[Path] = (), *, any_owner: bool = False) -> WorkTreeFiles:
     """List the files of the work tree around ``folder``, without the content of the folders ``without``.
 
-    Starts git and no other program, whatever the repository's settings say; without ``any_owner`` git refuses
+    Starts git and no other program, with any settings of the repository; without ``any_owner`` git refuses
     the repository of another user. Paths must be resolved. Raises :class:`NoWorkTree` and
     :class:`UnreadWorkTree`, and ``OrchestrateError`` if git takes too long.
     """
