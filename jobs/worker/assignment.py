@@ -16,6 +16,7 @@ from orchestrator.rundir import LedgerEntry, RunDir, SweepDir, attempt_ended, ti
 from orchestrator.rundir.ledger_entries import (
     CancelEntry,
     DamagedEntry,
+    LostEntry,
     MemoryEntry,
     RetryEntry,
     SubmissionEntry,
@@ -49,7 +50,7 @@ class CrashLoop:
 
 
 class Decisions:
-    """The ledger's cancellations and retries, read entry by entry as they come.
+    """The ledger's cancellations, retries and lost results, read entry by entry as they come.
 
     ``submission`` is the number of the entry of the reader's job, ``last`` that of the last entry read.
     ``prices``: of the machines obtained for jobs, by token.
@@ -60,6 +61,7 @@ class Decisions:
         self.prices: dict[str, float] = {}
         self.cancelled: set[str] = set()
         self.retried: dict[str, int] = {}
+        self.lost: dict[str, int] = {}
         self.given_away: set[str] = set()
 
     def refresh(self) -> None:
@@ -73,6 +75,8 @@ class Decisions:
     def _apply(self, entry: LedgerEntry) -> None:
         if isinstance(entry, CancelEntry):
             self.cancelled.update(entry.runs)
+        elif isinstance(entry, LostEntry):
+            self.lost.update(entry.runs)
         elif isinstance(entry, RetryEntry | MemoryEntry):
             self.cancelled.difference_update(entry.runs)
             self.retried.update(entry.runs)
@@ -145,7 +149,7 @@ class Assignment:
     def is_over(self, run_id: str) -> bool:
         """Whether no worker may take the run again: it is done, failed or cancelled. Only reads."""
         run_dir = self._sweep.run(run_id)
-        if run_id in self._decisions.cancelled or run_dir.result_path.exists():
+        if run_id in self._decisions.cancelled or run_dir.has_result():
             return True
         attempts = run_dir.attempts()
         try:
@@ -167,11 +171,16 @@ class Assignment:
         attempts = run_dir.attempts()
         if not attempts:
             return Availability.READY
-        newest, since = attempts[-1], self.since(run_dir.run_id)
+        run_id = run_dir.run_id
+        newest, since = attempts[-1], self.since(run_id)
         if not attempt_ended(newest):
             return Availability.HELD
         end = newest.end()
-        if end is not None and end.get("outcome") == RunState.FAILED.value and newest.number > since:
+        outcome = end and end["outcome"]
+        if outcome == RunState.FAILED.value and newest.number > since:
+            return Availability.OVER
+        # Its result is published, even where it cannot be seen yet.
+        if outcome == RunState.DONE.value and newest.number > max(since, self._decisions.lost.get(run_id, 0)):
             return Availability.OVER
         # The record can be the control plane's, which does not judge, as a worker's does.
         if deaths := deaths_in_vain(attempts, since):

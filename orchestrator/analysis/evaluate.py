@@ -97,7 +97,7 @@ def require_film(path: Path) -> None:
 def finished_runs(sweep_dir: SweepDir) -> list[str]:
     """Return the runs of the latest grid that have a result."""
     rows = (row.run_id for row in sweep_dir.read_index() if row.in_grid)
-    return [run_id for run_id in rows if sweep_dir.run(run_id).result_path.exists()]
+    return [run_id for run_id in rows if sweep_dir.run(run_id).has_result()]
 
 
 def require_policies(sweep_dir: SweepDir) -> None:
@@ -183,7 +183,7 @@ def _without_checkpoint(run_dir: RunDir) -> NotFoundError:
     if absent.files:
         where = f"is at {absent.where}" if absent.where else "was removed by `orchestrate clean`"
         return NotFoundError(f"run {run_dir.run_id}: its checkpoint {where}", hint=bring)
-    if run_dir.result_path.exists():
+    if run_dir.has_result():
         return NotFoundError(f"run {run_dir.run_id} is finished, but its checkpoint is not here", hint=bring)
     begun = "has no checkpoint yet" if run_dir.attempts() else "has not begun"
     return NotFoundError(

@@ -340,7 +340,7 @@ def _codes_in_use(sweep_dir: SweepDir, seen: Survey) -> Iterator[str]:
 def _tokens(sweep_dir: SweepDir, run_id: str) -> list[str]:
     """Return the tokens of the jobs that worked on a run's attempts, less those before a retry."""
     run = sweep_dir.run(run_id)
-    attempts = run.current_attempts() if run.result_path.exists() else run.attempts()
+    attempts = run.current_attempts() if run.has_result() else run.attempts()
     claims = [attempt.claim() for attempt in attempts]
     return [claim.worker for claim in claims if claim is not None]
 
@@ -369,7 +369,7 @@ def _require_over(sweep_dir: SweepDir, seen: Survey) -> None:
 
 def _is_blocked(run: RunDir) -> bool:
     try:
-        return not run.result_path.exists() and run.blocked_by() is not None
+        return not run.has_result() and run.blocked_by() is not None
     except DamagedFileError:
         return True
 

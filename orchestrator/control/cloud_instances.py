@@ -342,7 +342,7 @@ def _bring(job: ActiveInstance, source: Source, done: ExchangeReport) -> bool:
     problems += _publish(rsync, job, listing, done)
     for one in chosen:
         run = sweep.run(one.run_id)
-        if one.whole and not run.result_path.exists():
+        if one.whole and not run.has_result():
             merge.drop_pruned(run, one.there)
     if not problems:
         for name in words:
@@ -407,7 +407,7 @@ def _checked(
 
 def _is_new_result(job: ActiveInstance, path: str) -> bool:
     run_id = run_of(path)
-    return path == f"{RUNS}/{run_id}/{RESULT}" and not job.sweep.run(run_id).result_path.exists()
+    return path == f"{RUNS}/{run_id}/{RESULT}" and not job.sweep.run(run_id).has_result()
 
 
 def _keep_words(job: ActiveInstance) -> None:

@@ -253,7 +253,7 @@ def close_attempts(sweep_dir: SweepDir, seen: Survey) -> None:
     """Put on record how attempts ended that died with their job, as proof for those who go on."""
     for run_id, ending in seen.endings.items():
         attempt = sweep_dir.run(run_id).attempt(seen.statuses[run_id].attempt)
-        if attempt.claim_path.exists():
+        if attempt.is_claimed():
             attempt.write_end({**ending, "checkpointed": attempt.checkpointed(), "time": time.time()})
 
 

@@ -23,7 +23,7 @@ from orchestrator.rundir.atomic import (
     write_exclusive,
 )
 from orchestrator.rundir.claims import Claim, read_claim
-from orchestrator.rundir.plain_files import open_plain
+from orchestrator.rundir.plain_files import is_listed, open_plain
 
 _OUTCOMES = [state.value for state in RunState]
 _REASONS = [None, *(reason.value for reason in Reason)]
@@ -61,6 +61,10 @@ class AttemptDir:
     def claim(self) -> Claim | None:
         """Read the claim."""
         return read_claim(self.claim_path)
+
+    def is_claimed(self) -> bool:
+        """Return whether the attempt's claim exists."""
+        return self.claim_path.exists() or is_listed(self.claim_path, levels=2)
 
     def end(self) -> dict[str, Any] | None:
         """Read the end record: ``outcome`` (a run state), ``reason``, ``message``, ``frames``, …"""
@@ -116,9 +120,14 @@ class AttemptDir:
         """Return the path of the policy after so many frames, which is kept beside the checkpoints."""
         return self.policies / f"{frames:012d}.pt"
 
+    def checkpoint_names(self) -> list[str]:
+        """List the folder of checkpoints."""
+        is_listed(self.checkpoints)
+        return listdir(self.checkpoints)
+
     def checkpointed(self) -> int | None:
         """Return the frames of the most advanced checkpoint that this attempt itself wrote."""
-        found = [match for name in listdir(self.checkpoints) if (match := CHECKPOINT.fullmatch(name))]
+        found = [match for name in self.checkpoint_names() if (match := CHECKPOINT.fullmatch(name))]
         return max((int(match["frames"]) for match in found), default=None)
 
     def segment_name(self, group: int, start: int, count: int, digest: str) -> Path:

@@ -129,11 +129,20 @@ class Lease:
 
 
 def age_by_file_server(path: Path) -> float:
-    """Return the seconds since ``path`` was renewed, by the clock of its file system."""
-    probe = temporary_name(path)
+    """Return the seconds since ``path`` was renewed, by the clock of its file system.
+
+    A network file system's client keeps attributes for some seconds; a new link to a file brings its present
+    ones.
+    """
+    probe, link = temporary_name(path), temporary_name(path)
     with storage_errors(path):
         try:
             probe.touch()
-            return probe.stat().st_mtime - path.stat().st_mtime
+            try:
+                os.link(path, link)
+            except PermissionError:  # a file of another user
+                return probe.stat().st_mtime - path.stat().st_mtime
+            return probe.stat().st_mtime - link.stat().st_mtime
         finally:
             probe.unlink(missing_ok=True)
+            link.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -75,6 +76,25 @@ def require_plain(path: Path) -> None:
         raise DamagedFileError(path, f"is {_KINDS.get(kind, 'something else')}, expected a plain file")
 
 
+def is_listed(path: Path, levels: int = 1) -> bool:
+    """Return whether a name is in its folder's listing, and have the kernel look it up anew if it is.
+
+    A network file system's client answers for some seconds from a cache that a name is absent, or present. A
+    listing is not cached beyond the opening of its folder. ``levels``: how many of the path's last names to
+    look up so.
+    """
+    for one in reversed((path, *path.parents)[:levels]):
+        try:
+            if one.name not in os.listdir(one.parent):
+                return False
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        # The target of a new link is looked up past the cache. No folder can be linked, so none is made.
+        with suppress(OSError):
+            os.link(one.parent, one)
+    return True
+
+
 def open_descriptor(name: str | Path, flags: int) -> int:
     """Open as :func:`os.open`, for a plain file only. Raises as :func:`open_to_write`."""
     path = Path(name)
@@ -83,6 +103,8 @@ def open_descriptor(name: str | Path, flags: int) -> int:
     except FileNotFoundError:
         if path.is_symlink():
             raise DamagedFileError(path, "is a link that leads nowhere, expected a plain file") from None
+        if not flags & os.O_CREAT:
+            is_listed(path)
     # The kind may have changed since: open without waiting, and check again.
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     try:

@@ -23,7 +23,7 @@ from orchestrator.rundir.copy_origin import fetch_command
 from orchestrator.rundir.descriptions import Descriptions
 from orchestrator.rundir.foreign_marks import foreign_attempts, read_absent
 from orchestrator.rundir.metrics import Executed, ResumePoint, Row, merge, read_metrics, resume_chain
-from orchestrator.rundir.plain_files import read_plain
+from orchestrator.rundir.plain_files import is_listed, read_plain
 
 ATTEMPTS, RETIRED = "attempts", re.compile(r"retired-(\d+)\.json")
 
@@ -77,7 +77,7 @@ class RunDir:
             return []
         numbers = sorted(int(name) for name in names if name.isascii() and name.isdigit())
         attempts = [self.attempt(number) for number in numbers]
-        return [attempt for attempt in attempts if attempt.claim_path.exists()]
+        return [attempt for attempt in attempts if attempt.is_claimed()]
 
     def newest_attempt(self) -> int:
         """Return the number of the newest attempt; 0 without any."""
@@ -103,7 +103,7 @@ class RunDir:
         attempts = self.attempts()
         if attempts and not attempt_ended(attempts[-1]):
             return None
-        if self.result_path.exists():
+        if self.has_result():
             return None
         own = bool(attempts) and attempts[-1].number > foreign_attempts(self.path)
         if own and not _end_leftovers(attempts[-1]):
@@ -122,7 +122,7 @@ class RunDir:
 
     def superseded(self, attempt: AttemptDir) -> bool:
         """Return whether a later attempt exists, so that this one must not publish."""
-        return self.attempt(attempt.number + 1).claim_path.exists()
+        return is_listed(self.attempt(attempt.number + 1).claim_path, levels=2)
 
     def checkpoints(self, below: int | None = None) -> list[CheckpointFile]:
         """Return checkpoints of all attempts (before attempt ``below``), most advanced and newest first."""
@@ -130,7 +130,7 @@ class RunDir:
         for attempt in self.current_attempts():
             if below is not None and attempt.number >= below:
                 continue
-            for name in listdir(attempt.checkpoints):
+            for name in attempt.checkpoint_names():
                 match = CHECKPOINT.fullmatch(name)
                 if match and (attempt.checkpoints / name).is_file():
                     found.append(
@@ -195,6 +195,10 @@ class RunDir:
         ]
         data = dump_json({**result, "run_id": self.run_id, "manifest": files}, indent=1)
         return write_exclusive(self.result_path, data, guard)
+
+    def has_result(self) -> bool:
+        """Return whether the run is done: a result is published."""
+        return is_listed(self.result_path)
 
     def result(self) -> dict[str, Any] | None:
         """Read the published result; None if there is none. Raises :class:`DamagedFileError`."""

@@ -81,7 +81,14 @@ class GlanceRun:
         self.frames = self.total = self.end_to_end_fps = self.value = self.why = None  # type: Any
         self.since = self.gap = 0.0
         self.cancelled = False
-        self.forgiven = 0
+        self.forgiven = self.reopened = 0
+
+    def is_late(self, attempt: int, state: str) -> bool:
+        """Return whether an event of the attempt changes nothing: the run has a newer one, or a result."""
+        if state == "done" and attempt > self.reopened:
+            return False
+        done = self.state == "done" and self.attempt > self.reopened
+        return attempt < self.attempt or (done and attempt > self.attempt)
 
     def note_time(self, time: float) -> None:
         """Record a sign of life."""
@@ -113,11 +120,11 @@ class GlanceRun:
         if kind == "lost":
             if self.state == "done" and self.attempt <= said:
                 self.state, self.cancelled = "pending", False
-        elif self.attempt <= said["attempt"]:
-            if kind == "found":
-                self.state, self.why, self.cancelled = "done", None, False
-            elif self.state != "done" and self.forgiven < said["attempt"]:
-                self.state, self.why = "failed", said.get("message")
+        elif kind == "found":
+            if not self.is_late(said["attempt"], "done"):
+                self.attempt, self.state, self.why, self.cancelled = said["attempt"], "done", None, False
+        elif self.attempt <= said["attempt"] and self.state != "done" and self.forgiven < said["attempt"]:
+            self.state, self.why = "failed", said.get("message")
 
 
 class GlanceSweep:
@@ -138,10 +145,15 @@ class GlanceSweep:
         self._damaged = set()  # type: set[tuple[str, bytes]]
 
     def read(self) -> None:
-        """Read new data."""
+        """Read new data: decisions before the events that follow them, and apply them afterwards."""
         self._read_index()
+        decisions = self._new_decisions()
         self._read_journals()
-        self._read_ledger()
+        for number, entry in decisions:
+            try:
+                self._decide(entry)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                self._damaged.add((str(number), b""))
 
     def _read_index(self) -> None:
         path = os.path.join(self._folder, "index.tsv")
@@ -208,7 +220,7 @@ class GlanceSweep:
         if not isinstance(run_id, str) or run_id not in self.runs:
             return
         run, attempt = self.runs[run_id], int(event["attempt"])
-        if attempt < run.attempt:
+        if run.is_late(attempt, str(data.get("outcome")) if kind == "ended" else ""):
             return
         if kind == "claimed":
             run.attempt, run.token, run.state, run.why, run.since = attempt, token, "running", None, time
@@ -226,18 +238,28 @@ class GlanceSweep:
                 run.state, run.why = "pending", None
             run.update(data.get("frames"), None, summary.get("end_to_end_fps"), summary.get("final_return"))
 
-    def _read_ledger(self) -> None:
+    def _new_decisions(self) -> "list[tuple[int, dict[str, Any]]]":
         """Read new decisions about runs: cancellations, retries, results found."""
-        folder = os.path.join(self._folder, "ledger")
+        folder, found = os.path.join(self._folder, "ledger"), []
         numbers = (name[:-5] for name in _listed(folder) if name.endswith(".json"))
         for number in sorted(int(number) for number in numbers if number.isdigit()):
             if number > self._ledger:
                 self._ledger = number
                 try:
                     entry = json.loads(_bytes(os.path.join(folder, "%04d.json" % number)).decode("utf-8"))
-                    self._decide(entry)
+                    found.append((number, entry))
+                    self._reopen(entry)
                 except (ValueError, KeyError, TypeError, AttributeError):
                     self._damaged.add((str(number), b""))
+        return found
+
+    def _reopen(self, entry: "dict[str, Any]") -> None:
+        """Note whether attempts count that follow a result: the run was retried, or lost the result."""
+        for run_id, said in entry["runs"].items() if entry["kind"] in ("retry", "lost", "found") else ():
+            if run_id in self.runs:
+                run = self.runs[run_id]
+                found = entry["kind"] == "found"
+                run.reopened = min(run.reopened, said["attempt"] - 1) if found else max(run.reopened, said)
 
     def _decide(self, entry: "dict[str, Any]") -> None:
         if entry.get("format", _FORMAT) != _FORMAT:

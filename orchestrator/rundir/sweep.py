@@ -66,7 +66,7 @@ from orchestrator.rundir.journal import (
     write_compacted,
 )
 from orchestrator.rundir.ledger_entries import DamagedEntry, LedgerEntry, parse_entry
-from orchestrator.rundir.plain_files import Version, open_to_write, read_plain, version_of
+from orchestrator.rundir.plain_files import Version, is_listed, open_to_write, read_plain, version_of
 from orchestrator.rundir.run import RunDir
 from orchestrator.rundir.uploads import UploadLog
 
@@ -254,7 +254,8 @@ class SweepDir:
 
     def has_begun(self, token: str) -> bool:
         """Return whether a worker ever took the token, or it was revoked."""
-        return (self._journals / f"{token}.jsonl").exists() or self._compacted_token(token)
+        journal = self._journals / f"{token}.jsonl"
+        return journal.exists() or is_listed(journal) or self._compacted_token(token)
 
     def has_left(self, token: str) -> bool:
         """Return whether the worker's last event is its exit, or its journal is compacted."""

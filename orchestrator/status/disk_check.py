@@ -11,6 +11,7 @@ from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import RunState
 from orchestrator.rundir import RunDir, SweepDir, tidy_finished
 from orchestrator.rundir.ledger_entries import EndedEntry, FailedAttempt, FoundEntry, FoundResult, LostEntry
+from orchestrator.status.ledger import lost_results
 from orchestrator.status.survey import DAMAGED_RESULT, RunStatus, Survey, ended
 
 
@@ -24,9 +25,9 @@ class RunEvidence:
     end: Mapping[str, Any] | None = None
 
     @property
-    def failed(self) -> bool:
-        """Whether the newest attempt ended with a failure."""
-        return self.end is not None and self.end.get("outcome") == RunState.FAILED.value
+    def outcome(self) -> str | None:
+        """The newest attempt's outcome, if its end is on record."""
+        return None if self.end is None else self.end["outcome"]
 
 
 def inspect(sweep_dir: SweepDir, run_ids: Iterable[str]) -> dict[str, RunEvidence]:
@@ -42,7 +43,10 @@ def inspect(sweep_dir: SweepDir, run_ids: Iterable[str]) -> dict[str, RunEvidenc
             attempts = run.attempts()
             if not attempts:
                 return RunEvidence()
-            return RunEvidence(attempt=attempts[-1].number, end=attempts[-1].end())
+            evidence = RunEvidence(attempt=attempts[-1].number, end=attempts[-1].end())
+            if evidence.outcome == RunState.DONE.value and run.has_result():
+                return look(run_id)  # it was published a moment ago
+            return evidence
         except (DamagedFileError, OSError) as error:
             return RunEvidence(damage=str(error))
 
@@ -61,7 +65,8 @@ def correct(seen: Survey, found: Mapping[str, RunEvidence], sweep_dir: SweepDir)
 def _unrecorded_failure(status: RunStatus, evidence: RunEvidence) -> bool:
     """Return whether an unfinished run has failed: its worker died before it could record that."""
     waiting = status.state in (RunState.PENDING, RunState.INTERRUPTED)
-    return waiting and evidence.failed and evidence.attempt > status.forgiven
+    failed = evidence.outcome == RunState.FAILED.value
+    return waiting and failed and evidence.attempt > status.forgiven
 
 
 def _corrected(status: RunStatus, evidence: RunEvidence, sweep_dir: SweepDir) -> RunStatus:
@@ -89,12 +94,17 @@ def proved_ended(run: RunDir) -> bool:
 def put_on_record(seen: Survey, found: Mapping[str, RunEvidence], sweep_dir: SweepDir) -> None:
     """Enter in the ledger what journals lack: results, failures, and lost results."""
     there, gone, failed = {}, {}, {}
+    lost = lost_results(sweep_dir.read_ledger())
     for run_id, evidence in found.items():
         status = seen.statuses[run_id]
         if evidence.result is not None and status.state not in (RunState.DONE, RunState.CANCELLED):
             there[run_id] = FoundResult.of(evidence.result, status.attempt)
         elif evidence.result is None and evidence.damage is None and status.state is RunState.DONE:
             gone[run_id] = status.attempt
+        elif evidence.outcome == RunState.DONE.value and evidence.attempt > max(
+            lost.get(run_id, 0), status.forgiven
+        ):
+            gone[run_id] = evidence.attempt
         elif _unrecorded_failure(status, evidence):
             failed[run_id] = _ledger_record(evidence)
     for entry in (FoundEntry(runs=there), LostEntry(runs=gone), EndedEntry(runs=failed)):

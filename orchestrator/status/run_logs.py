@@ -83,4 +83,4 @@ def _read(path: Path, position: int) -> Iterator[bytes]:
 
 def _is_finished(run_dir: RunDir) -> bool:
     """Return whether no process works on the run, and none is expected to."""
-    return run_dir.result_path.exists() or run_dir.blocked_by() is None
+    return run_dir.has_result() or run_dir.blocked_by() is None

@@ -12,7 +12,7 @@ from orchestrator.rundir import Event, IndexRow, LedgerEntry, WorkerLog
 from orchestrator.rundir import ledger_entries as entries
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS
 from orchestrator.status.bad_nodes import failing_machines
-from orchestrator.status.ledger import targets_of, unreadable_files
+from orchestrator.status.ledger import finished_attempts, targets_of, unreadable_files
 from orchestrator.status.liveness import Alive, is_active, is_alive, is_stalled, live_tokens
 
 # The reason of a run with an incomplete result on disk.
@@ -157,7 +157,7 @@ def survey(
     live = live_tokens(ledger, logs, living, jobs)
     statuses = {row.run_id: RunStatus(row.run_id) for row in rows}
     skips = _apply_skips(statuses, ledger)
-    _apply_journals(statuses, logs, living, jobs, now, lease)
+    _apply_journals(statuses, logs, living, jobs, now, lease, finished_attempts(ledger, logs))
     _apply_decisions(statuses, ledger, skips)
     _apply_queue(statuses, ledger, live, jobs)
     _apply_early_ends(statuses, ledger, set(living), jobs)
@@ -250,9 +250,10 @@ def _apply_journals(
     jobs: Mapping[str, JobStatus],
     now: float,
     lease: float,
+    finished: Mapping[str, int],
 ) -> None:
     for log in logs:
-        times_by_run = _replay(statuses, log)
+        times_by_run = _replay(statuses, log, finished)
         lives, job = living[log.token], jobs.get(log.token)
         for run_id, times in times_by_run.items():
             status = statuses[run_id]
@@ -282,7 +283,9 @@ def _interrupted(status: RunStatus, job: JobStatus | None) -> RunStatus:
     return replace(status, state=RunState.INTERRUPTED, reason=job.reason.value, message=job.text)
 
 
-def _replay(statuses: dict[str, RunStatus], log: WorkerLog) -> dict[str, list[float]]:
+def _replay(
+    statuses: dict[str, RunStatus], log: WorkerLog, finished: Mapping[str, int]
+) -> dict[str, list[float]]:
     """Apply a worker's events in order; return the times of its events by run. Builds each status once."""
     times_by_run: dict[str, list[float]] = {}
     progress: dict[str, Event] = {}
@@ -290,6 +293,8 @@ def _replay(statuses: dict[str, RunStatus], log: WorkerLog) -> dict[str, list[fl
     for event in log.events:
         run_id = event.run_id
         if run_id not in statuses or event.attempt is None:
+            continue
+        if event.attempt > finished.get(run_id, event.attempt):
             continue
         draft = drafts.get(run_id)
         if event.attempt and event.attempt < (draft["attempt"] if draft else statuses[run_id].attempt):
