@@ -6,7 +6,6 @@ by hand.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from orchestrator.core.errors import HostError, UnreachableError
+from orchestrator.core.file_locks import lock
 from orchestrator.core.types import CommandAnswer
 
 # Seconds for which the shared connection stays open without use.
@@ -81,17 +81,13 @@ class Host:
         """Hold the lock by which only one command at a time logs in."""
         deadline = time.monotonic() + PATIENCE_S
         with open(self._socket().with_suffix(".lock"), "ab") as file:
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise UnreachableError(
-                            f"{self.name}: another command has not finished its login for {PATIENCE_S:.0f} s",
-                            hint="answer what ssh asks there, or end that command",
-                        ) from None
-                    time.sleep(_TURN_S)
+            while not lock(file, wait=False):
+                if time.monotonic() > deadline:
+                    raise UnreachableError(
+                        f"{self.name}: another command has not finished its login for {PATIENCE_S:.0f} s",
+                        hint="answer what ssh asks there, or end that command",
+                    )
+                time.sleep(_TURN_S)
             yield
 
     def _log_in(self, ask: bool) -> None:

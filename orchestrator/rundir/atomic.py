@@ -29,6 +29,23 @@ _STORAGE_ERRNOS = {
 CANNOT_WRITE = "cannot write"
 
 
+# Answers to a link on FAT, on SMB, and on some file systems in user space.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+def link(source: Path, path: Path) -> None:
+    """Give a file a second name. Raises ``FileExistsError``, and ``StorageError`` without hard links."""
+    try:
+        os.link(source, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        raise StorageError(
+            f"{CANNOT_WRITE} {path}: its file system has no hard links, of which claims and results are made",
+            hint="choose a folder on another file system with --results DIR; `orchestrate doctor` tries it",
+        ) from error
+
+
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
     """Turn write errors of the operating system into :class:`StorageError`, naming ``path``."""
@@ -69,7 +86,7 @@ def write_exclusive(path: Path, data: bytes, guard: Callable[[], None] = lambda:
         temporary = _write_temporary(path, data)
         try:
             guard()
-            os.link(temporary, path)
+            link(temporary, path)
         except FileExistsError:
             return _holds(path, data)
         finally:

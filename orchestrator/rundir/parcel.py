@@ -11,7 +11,6 @@ A parcel has the tree's own layout, so that returned files have the same names.
 
 from __future__ import annotations
 
-import fcntl
 import math
 import os
 import shutil
@@ -20,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from orchestrator.core.file_locks import lock
 from orchestrator.core.types import Job
 from orchestrator.rundir.atomic import storage_errors, temporary_name, write_atomic
 from orchestrator.rundir.attempt import AttemptDir, listdir
@@ -141,9 +141,7 @@ def turn_to_exchange(sweep: SweepDir, token: str) -> Iterator[bool]:
     path = _lock(sweep, token)
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock(file, wait=False):
             yield False
             return
         yield True

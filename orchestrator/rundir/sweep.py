@@ -28,7 +28,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
@@ -40,6 +39,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from orchestrator.core.errors import DamagedFileError, FormatError, NotFoundError, OrchestrateError
+from orchestrator.core.file_locks import lock
 from orchestrator.core.formats import require_known_format, stamp
 from orchestrator.core.types import Run
 from orchestrator.rundir.atomic import (
@@ -136,19 +136,14 @@ class SweepDir:
     def lock(self) -> Iterator[None]:
         """Let one command at a time decide. Orders decisions only: claims keep runs safe without it."""
         with storage_errors(self.path), open_to_write(self.path / ".lock", "a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock(file)
             yield
 
     @contextmanager
     def lock_if_free(self) -> Iterator[bool]:
         """Yield True holding :meth:`lock`, or False at once while another command holds it."""
         with storage_errors(self.path), open_to_write(self.path / ".lock", "a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
+            yield lock(file, wait=False)
 
     def check_writable(self) -> None:
         """Raise ``StorageError`` unless there is space for more than a few lines."""

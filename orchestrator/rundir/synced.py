@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -25,6 +24,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
+from orchestrator.core.file_locks import lock
 from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
 from orchestrator.rundir.attempt import AttemptDir, listdir
 from orchestrator.rundir.copy_origin import SOURCES, SYNCED, Copy, read_copy
@@ -180,7 +180,7 @@ def sync_lock(sweep: SweepDir) -> Iterator[int]:
         folder.mkdir(parents=True, exist_ok=True)
         file = open_to_write(folder / "lock", "a")
     with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock(file)
         yield file.fileno()
 
 
@@ -193,11 +193,9 @@ def no_sync(sweep: SweepDir) -> Iterator[None]:
         yield
         return
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock(file, wait=False):
             hint = "wait until it has ended, then run the same command again"
-            raise OrchestrateError(f"a sync of {sweep.name} is running", hint=hint) from None
+            raise OrchestrateError(f"a sync of {sweep.name} is running", hint=hint)
         yield
 
 

@@ -5,7 +5,6 @@ A line cut by a kill does not count: its run is uploaded once more and replaces 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.file_locks import lock
 from orchestrator.rundir.atomic import dump_json, parse_json, storage_errors
 from orchestrator.rundir.plain_files import open_to_write, read_plain
 
@@ -49,13 +49,11 @@ class UploadLog:
     def writing(self) -> Iterator[None]:
         """Prevent simultaneous uploads of a sweep; raise :class:`OrchestrateError` during another one."""
         with storage_errors(self._path), open_to_write(self._path, "ab") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not lock(file, wait=False):
                 raise OrchestrateError(
                     f"another upload of {self._path.parent.name} is running",
                     hint="wait until it has ended, then run the same command again",
-                ) from None
+                )
             yield
 
     def read(self) -> list[Uploaded]:

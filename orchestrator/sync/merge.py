@@ -10,6 +10,7 @@ from typing import Any
 
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import IndexRow, RunDir, SweepDir, depends_on_time
+from orchestrator.rundir.atomic import link
 from orchestrator.rundir.attempt import listdir
 from orchestrator.rundir.foreign_marks import forget_origin, mark_origin, origin_of
 from orchestrator.rundir.ledger_entries import FoundEntry, FoundResult, LostEntry
@@ -24,7 +25,7 @@ HERE = "here"
 def publish(staged: RunDir, run: RunDir) -> bool:
     """Publish the result of a verified run; ``False`` if it has another one. The file keeps its time."""
     try:
-        os.link(staged.result_path, run.result_path)
+        link(staged.result_path, run.result_path)
     except FileExistsError:
         return same_content(staged.result_path, run.result_path)
     return True

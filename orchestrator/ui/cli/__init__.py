@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from typing import Any
 
 import typer
@@ -29,7 +30,7 @@ from orchestrator.ui.cli import (
     sync,
     top,
 )
-from orchestrator.ui.cli.common import print_error, print_problems
+from orchestrator.ui.cli.common import print_error, print_problems, print_warnings
 from orchestrator.ui.cli.help_page import ProgramGroup
 
 _STYLE: dict[str, Any] = {
@@ -91,6 +92,7 @@ def sync_results() -> None:
 
 def _run(program: typer.Typer) -> None:
     """Run a program; print an error as one line and the next command, never as a traceback."""
+    warnings.showwarning = lambda message, *_: print_warnings([message])
     try:
         program()
     except ChecksFailedError as error:

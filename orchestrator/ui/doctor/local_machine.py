@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -98,7 +99,7 @@ def rsync(complain: Callable[[str, str, str], Finding] = warning) -> Finding:
 
 
 def results_folder(results: Path) -> Finding:
-    """Check that the results folder can be written and has hard links, which claims and results need."""
+    """Check that the results folder can be written, and has hard links, which claims need, and locks."""
     name, folder = "Results folder", _existing(results)
     shown = results.absolute()
     if not folder.is_dir():
@@ -108,14 +109,17 @@ def results_folder(results: Path) -> Finding:
             file = Path(probe, "file")
             file.write_bytes(b"x")
             os.replace(file, file := Path(probe, "renamed"))
-            linked = _links(file)
+            linked, locked = _links(file), _locks(file)
     except OSError as error:
         why = error.strerror or str(error)
         return problem(name, f"{folder} cannot be written: {why}", "choose another folder with --results DIR")
     if not linked:
         fix = "choose a folder on another file system with --results DIR: claims are made of hard links"
         return problem(name, f"{folder} has no hard links", fix)
-    return ok(name, f"{shown}: can be written, hard links work")
+    if not locked:
+        fix = "run one command at a time there; on Lustre ask for the mount option `flock`"
+        return warning(name, f"{folder} has no file locks: commands cannot wait for each other", fix)
+    return ok(name, f"{shown}: can be written, hard links and locks work")
 
 
 def space(results: Path) -> Finding:
@@ -152,6 +156,15 @@ def _links(file: Path) -> bool:
     except OSError:
         return False
     return link.stat().st_nlink == 2
+
+
+def _locks(file: Path) -> bool:
+    try:
+        with open(file, "ab") as opened:
+            fcntl.flock(opened, fcntl.LOCK_EX)
+    except OSError:
+        return False
+    return True
 
 
 def _size(count: float) -> str:
