@@ -207,6 +207,8 @@ def _in_vain(attempts: Sequence[AttemptDir], since: int, witnessed: int = 0) -> 
 def _counts(end: Mapping[str, Any] | None) -> bool:
     if end is None:
         return True
+    if end["outcome"] == RunState.DONE.value:  # its result was lost since
+        return False
     said = end.get("counts")
     return end.get("reason") not in _NO_FAULT if said is None else bool(said)
 
