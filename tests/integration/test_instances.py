@@ -24,6 +24,7 @@ from orchestrator.backends.skypilot import client, instances
 from orchestrator.backends.skypilot.client import Request, RequestState
 from orchestrator.control import cloud_instances, submit
 from orchestrator.control.exchange import age_note
+from orchestrator.control.follow import why_left
 from orchestrator.control.instance_costs import InstanceCost, costs
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
@@ -643,3 +644,18 @@ def test_detached_names_the_command_that_fetches_before_any_machine_is_listed(
     said = CliRunner().invoke(app, ["sweep", "grid.yaml", "--on", "cloud.yaml", "--detach"])
     assert said.exit_code == 0, said.output
     assert "orchestrate status tiny --watch --exchange" in said.output
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_machine_taken_away_during_its_set_up_is_replaced(
+    rented: Rented, sent: tuple[SweepDir, Job], monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    """And one that the cloud refused is not: it would refuse another one."""
+    sweep, job = sent
+    failed = Request(RequestState.FAILED, "rsync: connection closed", "", time.time(), refused)
+    monkeypatch.setattr(client, "request_state", lambda _: failed)
+    rented.lose()
+    assert exchange(sweep).settled == [job.token]
+    seen = poll_sweep(sweep)
+    assert states(sweep) == {RunState.PENDING}
+    assert (why_left(sweep, seen) is not None) == refused

@@ -162,7 +162,9 @@ def _unsent(plan: Plan) -> Iterator[Concern]:
 def _not_up(cluster: Instance | None, launch: client.Request) -> JobStatus:
     """Return the status of a job without a running instance."""
     if launch.state is client.RequestState.FAILED:
-        return JobStatus(JobState.ENDED, f"{launch.text} ({launch.hint})" if launch.hint else launch.text)
+        lost = cluster is None and not launch.refused  # a machine taken away while it was set up
+        text = f"{launch.text} ({launch.hint})" if launch.hint else launch.text
+        return JobStatus(JobState.ENDED, text, Reason.PREEMPTED if lost else None)
     if launch.state is client.RequestState.CANCELLED:
         return JobStatus(JobState.ENDED, "its launch was cancelled")
     if launch.state is client.RequestState.RUNNING:

@@ -38,12 +38,16 @@ class RequestState(enum.Enum):
 
 @dataclass(frozen=True)
 class Request:
-    """A request. ``text`` and ``hint``: why it failed, and the next command. ``finished``: epoch seconds."""
+    """A request. ``text`` and ``hint``: why it failed, and the next command. ``finished``: epoch seconds.
+
+    ``refused``: it failed before a machine was obtained, and another one like it would fail as well.
+    """
 
     state: RequestState
     text: str = ""
     hint: str = ""
     finished: float | None = None
+    refused: bool = True
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
 from orchestrator.core.installation import install_here
@@ -17,11 +17,12 @@ _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed request. ``refused``: it was certainly not executed."""
+    """A failed request. ``refused``: it was certainly not executed. ``obtained``: a machine was, before."""
 
     message: str
     hint: str
     refused: bool = True
+    obtained: bool = False
 
     def error(self) -> BackendUnavailableError:
         """Return it as an exception."""
@@ -55,8 +56,9 @@ def failure_of(
     for applies, failure in _FAILURES:
         if applies(kinds, said.lower()):
             found = failure(said, near)
-            return Failure(f"{asked}: {found.message}", found.hint, found.refused)
-    return Failure(f"{asked}: {_line(said)}", f"look into {SERVER_LOG}; `sky check`", refused=False)
+            return replace(found, message=f"{asked}: {found.message}")
+    text = _last(said) if "Traceback" in said else _line(said)
+    return Failure(f"{asked}: {text}", f"look into {SERVER_LOG}; `sky check`", refused=False)
 
 
 def _with_tried(error: BaseException) -> Iterator[BaseException]:
@@ -241,7 +243,7 @@ def _absent(said: str, _: str) -> Failure:
 
 def _broken(said: str, _: str) -> Failure:
     fix = "the instance may be up and cost money: `sky status`; see also `sky logs --provision NAME`"
-    return Failure(f"the instance could not be set up: {_line(said)}", fix)
+    return Failure(f"the instance could not be set up: {_line(said)}", fix, obtained=True)
 
 
 _of_a_cloud = _is("CloudError", "ResourcesUnavailableError", "AWSAzFetchingError")

@@ -90,25 +90,28 @@ class Helper:
         active = sdk.api_status(cluster_name=cluster)
         return next((one.request_id for one in active if one.name.endswith("launch")), None)
 
-    def request_state(self, request: str) -> tuple[str, str, str, float | None]:
-        """Return the state, for a failed request its message and hint, and when it finished."""
+    def request_state(self, request: str) -> tuple[str, str, str, float | None, bool]:
+        """Return the state, for a failed request its message and hint, when it finished, and whether it was
+        refused before a machine was obtained.
+        """
         from sky.client import sdk
 
         self._server()
         found = [one for one in sdk.api_status([request]) if one.request_id == request]
         if not found:
-            return "unknown", "", "", None
+            return "unknown", "", "", None, True
         state = _REQUESTS.get(found[0].status, found[0].status.lower())
         finished = found[0].finished_at
         if state != "failed":
-            return state, "", "", finished
+            return state, "", "", finished, True
         try:
             sdk.get(request)
         except Exception as error:
             asked = f"launch {found[0].cluster_name}"
             failure = self._failure(error, asked, log=_log(request))
-            return state, failure.message, failure.hint, finished
-        return state, "", "", finished
+            refused = failure.refused and not failure.obtained
+            return state, failure.message, failure.hint, finished, refused
+        return state, "", "", finished, True
 
     def clusters(self, names: Sequence[str] | None, refresh: bool) -> list[dict[str, Any]]:
         """Return the records of instances."""
