@@ -23,6 +23,7 @@ from orchestrator.core.types import RunState
 from orchestrator.planning.throughput.measure import measured
 from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended
 from orchestrator.rundir.atomic import write_atomic
+from orchestrator.status.run_times import AttemptTime, attempt_times
 from orchestrator.status.survey import Survey
 
 if TYPE_CHECKING:
@@ -130,7 +131,9 @@ def _collect(
     for sweep in sweep_dirs:
         index = _index(sweep, problems)
         name = sweep.name
-        reader = _Reader(sweep, states.get(name, {}), reasons.get(name, {}), targets.get(name, {}), checksums)
+        times = attempt_times(sweep.read_journals())
+        about = (states.get(name, {}), reasons.get(name, {}), targets.get(name, {}))
+        reader = _Reader(sweep, *about, times, checksums)
         readings += read_all(reader.read, index, f"{name}: reading runs")
     for reading in readings:
         problems += [f"{reading.sweep}/{reading.index.run_id}: {text}" for text in reading.problems]
@@ -192,6 +195,7 @@ class _Reader:
     states: Mapping[str, RunState]
     reasons: Mapping[str, str]
     targets: Mapping[str, str | None]
+    times: Mapping[str, Mapping[int, AttemptTime]]
     checksums: bool
 
     def read(self, index: IndexRow) -> RunReading:
@@ -208,9 +212,23 @@ class _Reader:
             facts = _progress(attempts, history)
             state, reason = self._unfinished(index.run_id, attempts, problems)
         facts["target"] = facts.get("target") or self.targets.get(index.run_id)
+        facts["wall_time"] = self._wall_time(run_dir, facts.get("train_time"))
         return RunReading(
             self.sweep.name, index, state, reason, facts, history, tuple(problems), codes=tuple(codes)
         )
+
+    def _wall_time(self, run_dir: RunDir, train_time: float | None) -> float | None:
+        """Return the seconds of all attempts since the run was last retired; its train time if unknown."""
+        attempts = self.times.get(run_dir.run_id)
+        if not attempts:
+            return train_time
+        retired = run_dir.retired if len(attempts) > 1 else 0
+        own = {number: one for number, one in attempts.items() if number > retired}
+        seconds = (
+            one.seconds if one.ended else max(one.seconds, run_dir.attempt(number).seconds_of_life() or 0.0)
+            for number, one in own.items()
+        )
+        return max(train_time or 0.0, sum(seconds))
 
     def _facts(self, run_dir: RunDir) -> dict[str, Any] | None:
         result = run_dir.result()
@@ -281,7 +299,7 @@ def _progress(attempts: Sequence[AttemptDir], history: Sequence[Row]) -> dict[st
         facts |= {
             "frames": history[-1].frames,
             "iterations": history[-1].iteration + 1,
-            "wall_time": history[-1].wall_time,
+            "train_time": history[-1].wall_time,
         }
     return facts
 

@@ -114,6 +114,7 @@ RESULT_COLUMNS = {
     "frames": _Column(_count, ("frames",)),
     "iterations": _Column(_count, ("iterations",)),
     "wall_time": _Column(float, ("wall_time",)),
+    "train_time": _Column(float, ("wall_time",)),
     "training_fps": _Column(float, ("speed", "training_fps")),
     "end_to_end_fps": _Column(float, ("speed", "end_to_end_fps")),
     "steady_iterations": _Column(_count, ("speed", "steady_iterations")),

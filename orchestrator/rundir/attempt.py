@@ -66,6 +66,15 @@ class AttemptDir:
         """Return whether the attempt's claim exists."""
         return self.claim_path.exists() or is_listed(self.claim_path, levels=2)
 
+    def seconds_of_life(self) -> float | None:
+        """Return the seconds from the claim to the last renewal of its lease, or line of metrics."""
+        try:
+            claim = self.claim()
+            signs = [path.stat().st_mtime for path in (self.claim_path, self.metrics) if path.exists()]
+        except (DamagedFileError, OSError):
+            return None
+        return None if claim is None else max(0.0, max(signs, default=claim.created) - claim.created)
+
     def end(self) -> dict[str, Any] | None:
         """Read the end record: ``outcome`` (a run state), ``reason``, ``message``, ``frames``, …"""
         try:

@@ -206,7 +206,7 @@ class WorkerLog:
             if event.kind == STARTED:
                 total, longest, began = total + longest, 0.0, event
             if began is not None:
-                if (span := _elapsed(began, event)) >= longest:  # otherwise a clock was set back
+                if (span := elapsed(began, event)) >= longest:  # otherwise a clock was set back
                     longest, last = span, event
                 if event.kind == EXITED:
                     total, longest, began = total + longest, 0.0, None
@@ -230,7 +230,7 @@ class WorkerLog:
         return not self.exited or (bool(self.events) and self.events[-1].exit.asked is not False)
 
 
-def _elapsed(one: Event, other: Event) -> float:
+def elapsed(one: Event, other: Event) -> float:
     """Return the seconds between two events of a worker; by the monotonic clock if both have it."""
     if one.up is not None and other.up is not None:
         return max(0.0, other.up - one.up)

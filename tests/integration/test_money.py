@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import signal
 from collections.abc import Iterator
@@ -166,3 +167,22 @@ def test_a_settled_sweep_and_its_status_read_no_table(market: Market) -> None:
     assert not table.exists()
     market.run("collect", "tiny")
     assert table.exists()
+
+
+def test_a_killed_run_shows_all_its_time_and_the_time_that_counts(market: Market) -> None:
+    market.pace(0.05)
+    market.write_grid(seeds=1, steps=40)
+    command = market.start("sweep", "--grid", "grid.yaml", "--on", "./mine.yaml")
+    wait_for(lambda: len(market.steps()) > 10, what="steps that will be undone or kept")
+    (pid,) = market.live_workers()
+    for process in (command.pid, pid):
+        kill(process, signal.SIGKILL)
+    command.communicate()
+    market.work()
+    market.run("collect", "tiny")
+    with open(market.results / "tiny" / "results.csv", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row["attempts"] == "2"
+    assert float(row["train_time"]) < float(row["wall_time"])
+    (rate,) = rates(bills(SweepDir(market.results, "tiny")))
+    assert float(row["wall_time"]) == pytest.approx(rate.dollars, abs=3.0)  # at a dollar a second

@@ -306,6 +306,7 @@ def _facts(one: Experiment) -> dict[str, Any]:
         "frames": one.frames,
         "iterations": len(rows) if one.logged else None,
         "wall_time": wall_time if timed else None,
+        "train_time": wall_time if timed else None,
         **throughput([rows]).to_json(),
         **_returns(rows),
         "evaluation_episodes": _evaluation_episodes(one.config),

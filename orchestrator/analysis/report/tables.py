@@ -317,6 +317,7 @@ _RUN_NUMBERS = (
     ("end-to-end frames/s", END_TO_END),
     ("s/iteration", "seconds_per_iteration"),
     ("wall time (s)", "wall_time"),
+    ("train time (s)", "train_time"),
     ("peak memory (MiB)", "peak_memory_mb"),
     ("episodes", "training_episodes"),
 )

@@ -35,7 +35,7 @@ from orchestrator.rundir import Row, RunDir, SweepDir
 
 COLUMNS = (
     "run_id sweep trainer in_grid algorithm task seed state target attempts device environments "
-    "frames iterations wall_time training_fps end_to_end_fps steady_iterations provisional "
+    "frames iterations wall_time train_time training_fps end_to_end_fps steady_iterations provisional "
     "seconds_per_iteration collection_seconds learning_seconds "
     "training_episodes initial_return final_return best_return return_metric training_levels_return "
     "generalization_gap evaluation_episodes dropped_metrics exactness "

@@ -101,7 +101,7 @@ def test_without_it() -> None:
 
 def test_a_launch_that_broke_down_may_be_tried_again() -> None:
     """As SkyPilot's server answers where a machine was taken away under it; or its own set-up failed."""
-    trace = 'Failed to get request 9f: 500\nTraceback (most recent call last):\n  File "x.py"\nOSError: it is gone'
+    trace = 'Failed to get request 9f: 500\nTraceback:\n  File "x.py"\nOSError: it is gone'
     found = failure_of(named("RuntimeError")(trace), "launch a")
     assert (found.message, found.refused) == ("launch a: OSError: it is gone", False)
     assert failure_of(named("CommandError")("rsync failed"), "launch a").obtained
