@@ -53,6 +53,11 @@ class Answer:
         return tuple(one for one in self.leaders if one.fewest < FEW_SEEDS and self.ranked)
 
     @property
+    def compared(self) -> bool:
+        """Whether it is a verdict on several variants."""
+        return self.ranked and len(self.leaders) + len(self.behind) > 1
+
+    @property
     def seeds(self) -> str:
         """Number of seeds of a leader in a task, as text."""
         numbers = [len(one.scores[task]) for one in self.leaders for task in self.tasks]

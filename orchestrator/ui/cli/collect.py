@@ -66,6 +66,7 @@ def collect(
         from orchestrator.analysis import marl_eval_export
         from orchestrator.analysis.collect import gather, read_others, write
         from orchestrator.analysis.compare import table, target_comparisons
+        from orchestrator.analysis.significance import ONE_LOOK
         from orchestrator.analysis.stats import final_returns, groups
         from orchestrator.analysis.summary import (
             provisional,
@@ -103,6 +104,7 @@ def collect(
             ]
             limits += [f"* {line}" for line in provisional(compared_groups)]
             limits += filter(None, [no_overall(finals)])
+            limits += [ONE_LOOK] * any(one.compared for one in found_answers)
             checks = audit(compared_groups, finals)
             limits += [
                 f"red flag, {check.name}: {flag}"

@@ -28,7 +28,7 @@ from orchestrator.analysis.report.blocks import (
     shown,
 )
 from orchestrator.analysis.report.plotting import DARK, LIGHT
-from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS
+from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS, ONE_LOOK
 from orchestrator.analysis.stats import Final, Group, known, middle
 from orchestrator.analysis.summary import single_values
 from orchestrator.analysis.variant_ranking import Variant, names
@@ -101,7 +101,8 @@ def answer_section(
         ]
     blocks += [Text(_capital(one), note=True) for one in single_values(groups)]
     if found:
-        blocks.append(Text(f"Final return of a run: {measure}. {_HOW_TO_READ}", note=True))
+        looks = f" {ONE_LOOK}" if any(one.compared for one in found) else ""
+        blocks.append(Text(f"Final return of a run: {measure}. {_HOW_TO_READ}{looks}", note=True))
     return Section("answer", "The answer", tuple(blocks))
 
 
