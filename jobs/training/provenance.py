@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import __version__
-from orchestrator.config.code.file_kinds import is_source
 from orchestrator.config.code.identity import code_id
+from orchestrator.config.file_kinds import is_source
 from orchestrator.config.program.identity import project_files
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core import hardware

@@ -11,19 +11,21 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from orchestrator.config.key_files import has_key, is_named_like_key, may_hold_key
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir import results_among
 
 # A larger file is data or a build; every sweep would keep a copy.
 LARGEST_FILE = 20 << 20
-# Untracked files of these names may hold keys and are not copied.
-_SECRETS = (".env", ".env.*", ".netrc", "*.pem", "*.key")
+# The reason why a file with a key is only linked to.
+HOLDS_KEY = "may hold a key"
 # Ignored files that no run needs.
 _LITTER = ("__pycache__", "*.py[co]", "*.egg-info", ".*_cache")
 _MOST_LINKS = 1000
 _MOST_REPOSITORIES = 50
 _PATIENCE_S = 30.0
 _LARGEST_DIFF = 64 << 20
+_OF_A_FILE, _OF_NAME = re.compile(rb"^(?=diff --git )", re.M), re.compile(rb'diff --git .* "?b/(.*?)"?\n')
 
 # Variables that make git answer about another repository.
 _FOREIGN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE")
@@ -80,16 +82,28 @@ class WorkTree(WorkTreeFiles):
     branch: str | None
     changed: bool
 
-    def changes(self) -> bytes | None:
-        """Return the diff of tracked files against the commit, for ``git apply``; None if it is too large."""
+    def changes(self) -> tuple[bytes | None, list[str]]:
+        """Return the diff of tracked files against the commit, for ``git apply``; None if it is too large.
+
+        And the files that are left out of it: they may hold a key, or held one in the commit.
+        """
         if self.commit is None or not self.changed:
-            return b""
+            return b"", []
         command = ["diff", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "--submodule=diff"]
         try:
             text = _git(self.root, *command, "--src-prefix=a/", "--dst-prefix=b/", "HEAD", any_owner=True)
         except (NoWorkTree, OrchestrateError):
-            return None
-        return text if len(text) <= _LARGEST_DIFF else None
+            return None, []
+        if len(text) > _LARGEST_DIFF:
+            return None, []
+        kept, left_out = [], []
+        for part in _OF_A_FILE.split(text):
+            header = _OF_NAME.match(part)
+            name = os.fsdecode(header[1]) if header else ""
+            lines = b"\n".join(line[1:] for line in part.splitlines())
+            holds_key = is_named_like_key(name) or has_key(name, lines)
+            (left_out.append(name) if holds_key else kept.append(part))
+        return b"".join(kept), left_out
 
 
 def read_worktree(folder: Path, without: Sequence[Path] = ()) -> WorkTree:
@@ -148,9 +162,9 @@ class _Sorting:
             if not _is_below(path, self.without):
                 if not tracked:
                     self.untracked.add(path)
-                self._take(path, tracked)
+                self._take(path)
 
-    def _take(self, path: str, tracked: bool) -> None:
+    def _take(self, path: str) -> None:
         full = self.root / path
         try:
             about = full.lstat()
@@ -164,10 +178,19 @@ class _Sorting:
             self.left_out[path] = "neither a file nor a link"
         elif about.st_size > LARGEST_FILE:
             self._link(path, f"larger than {LARGEST_FILE >> 20} MiB")
-        elif not tracked and any(fnmatchcase(full.name, pattern) for pattern in _SECRETS):
-            self._link(path, "may hold a key")
-        elif not os.access(full, os.R_OK):
+        else:
+            self._take_file(path)
+
+    def _take_file(self, path: str) -> None:
+        try:
+            holds_key = may_hold_key(self.root / path, path)
+        except FileNotFoundError:
+            return  # removed a moment ago
+        except OSError:
             self.left_out[path] = "cannot be read"
+            return
+        if holds_key:
+            self._link(path, HOLDS_KEY)
         else:
             self.items[path] = WorkTreeFile(path)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from orchestrator.backends.base import Backend
 from orchestrator.config.check import check_plan
+from orchestrator.config.code.snapshot import key_notes
 from orchestrator.control import submit
 from orchestrator.control.submit import AS_USUAL, SubmitOptions
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
@@ -41,7 +43,8 @@ def rehearse(
     warnings = _warnings(plan, code) if deal is None else ()
     concerns = backend.concerns(plan, ask=not notes)
     scripts = submit.render_plan(plan, sweep_dir, backend, code)
-    return planned(plan, scripts, (*notes, *prospect.seen.damaged, *map(str, (*warnings, *concerns))))
+    keys = key_notes(Path.cwd()) if code is None and deal is None else ()
+    return planned(plan, scripts, (*notes, *prospect.seen.damaged, *map(str, (*warnings, *concerns)), *keys))
 
 
 def _warnings(plan: Plan, code: FrozenCode | None) -> Iterable[object]:

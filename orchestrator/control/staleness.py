@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.config.code.file_kinds import is_source
 from orchestrator.config.code.identity import code_id
+from orchestrator.config.file_kinds import is_source
 from orchestrator.config.program.identity import ProgramFiles, ProjectFiles, project_files
 from orchestrator.config.trainers import TrainerSpec, get_trainer, is_installed
 from orchestrator.core.errors import DamagedFileError, OrchestrateError

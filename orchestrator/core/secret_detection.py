@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from typing import Literal
 
 from orchestrator.core.types import Value
 
@@ -26,13 +27,32 @@ _PWD = re.compile(r"(?:.*[_.-])?pwd", re.IGNORECASE)  # as a variable, PWD is th
 _LONG_NUMBER = 10**7  # larger than any count of tokens or token id
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 # Known prefixes of issued keys, and a password in an address.
-_ITSELF = re.compile(
-    r"\b(?:sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{20,}"
-    r"|(?:AKIA|ASIA)[0-9A-Z]{16}|xox[abprs]-[\w-]{10,}|AIza[\w-]{30,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY"
-    r"|\bBearer\s+[\w.~+/-]{8,}"
-    r"|\b[a-z][a-z0-9+.-]*://[^\s/:@]+:(?!\$)(?P<password>[^\s/@]+)@"
+_ISSUED = (
+    r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{20,}|(?:AKIA|ASIA)[0-9A-Z]{16}"
+    r"|xox[abprs]-[\w-]{10,}|AIza[\w-]{30,}|npm_[A-Za-z0-9]{30,}|pypi-AgE[\w-]{16,}|AGE-SECRET-KEY-1\w{16,}"
+    r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*"
 )
+_ADDRESS = r"\b[a-z][a-z0-9+.-]*://[^\s/:@]+:(?!\$)(?P<password>[^\s/@]+)@"
+_PEM = r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY"
+_ITSELF = re.compile(rf"\b(?:sk-[A-Za-z0-9_-]{{16,}}|{_ISSUED})|{_PEM}|\bBearer\s+[\w.~+/-]{{8,}}|{_ADDRESS}")
+# The same in files: prose has words such as sk-learn-contrib, and code has beginnings of keys.
+_IN_FILE = rf"\b(?:sk-(?:[a-z0-9]+-)*\w{{20,}}|{_ISSUED})"
+_IN_TEXT = re.compile(rf"{_IN_FILE}|{_PEM}")
+_IN_CODE = re.compile(rf"{_IN_FILE}|{_PEM}[A-Z ]*-----[\s\\nr\"'+]*[\w+/=]{{16}}")
+_IN_SETTINGS = re.compile(rf"{_IN_FILE}|{_PEM}|{_ADDRESS}")
+# One of these is in every match, but for an address: looked for first, as most files have none.
+_MARKS = (
+    *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_", "AKIA", "ASIA", "xox"),
+    *("AIza", "npm_", "pypi-", "AGE-SECRET-KEY-", "eyJ", "PRIVATE KEY"),
+)
+_LINE = re.compile(
+    r"""(?:^|[{,])[ \t]*(?:export[ \t]+|-[ \t]+)?["']?([A-Za-z_][\w.-]*)["']?[ \t]*[:=][ \t]*"""
+    r"""("[^"\n]*"|'[^'\n]*'|[^\s,#"'}]+)""",
+    re.MULTILINE,
+)
+# Values that stand for one to be filled in.
+_NO_VALUE = re.compile(r"null|none|true|false|\W*|your.*|change.?me|x+|todo|dummy|placeholder", re.IGNORECASE)
+_RANDOM = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{20}")
 # A reference is no secret itself: $NAME, ${oc.env:NAME}, $(cat file), {key}, ~/file.
 _ELSEWHERE = re.compile(r"[\"']?(?:\$|~|\.{0,2}/|\{[A-Za-z_][\w./+~-]*\}|<[^<>]*>|\[[^\[\]]*\]|\*+$|\.\.\.$)")
 _ASSIGNED = re.compile(r"(?<![\w.-])(?:--?)?([A-Za-z_][\w.-]*)=([^\s;&|]+)")
@@ -53,6 +73,34 @@ def secret_in(name: str, value: Value) -> str | None:
 def secret_in_text(text: str) -> str | None:
     """Return the same for shell text: ``NAME=value``, ``--token=value``, ``--token value``."""
     return next(_in_text(text), None)
+
+
+TextKind = Literal["code", "settings", "text"]
+
+
+def secret_in_file(text: str, kind: TextKind) -> bool:
+    """Return whether a file's text holds a secret.
+
+    Of code and other text only issued keys count. In settings so do passwords in addresses, and values of
+    names that are clear, or look random.
+    """
+    pattern = {"code": _IN_CODE, "settings": _IN_SETTINGS, "text": _IN_TEXT}[kind]
+    marked = any(mark in text for mark in _MARKS) or (kind == "settings" and "://" in text)
+    if marked and pattern.search(text):
+        return True
+    return kind == "settings" and any(_is_set(*match.groups()) for match in _LINE.finditer(text))
+
+
+def _is_set(name: str, value: str) -> bool:
+    """Return whether a line of settings gives a secret a value."""
+    name, bare = _snake_case(name), value.strip("\"'")
+    if _NO_VALUE.fullmatch(bare) or _ELSEWHERE.match(bare):
+        return False
+    if bare.isdecimal() and bare == value:  # in vocabularies words have numbers
+        return False
+    if _SURE.fullmatch(name) or _PWD.fullmatch(name):
+        return True
+    return bool((_TOKEN.fullmatch(name) or _KEY.fullmatch(name)) and _RANDOM.search(bare))
 
 
 def looks_secret(name: str) -> bool:

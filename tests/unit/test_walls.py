@@ -31,7 +31,7 @@ HEAVY = (
 )
 # What the worker side may know of the control plane.
 SHARED = (
-    "config.code.file_kinds",
+    "config.file_kinds",
     "config.code.identity",
     "config.command",
     "config.grid.resources",

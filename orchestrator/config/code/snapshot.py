@@ -14,12 +14,21 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from importlib.metadata import Distribution, distributions
+from operator import and_
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from orchestrator.config.code.file_kinds import is_source
-from orchestrator.config.worktree import TOO_LARGE_HINT, NoWorkTree, WorkTree, read_worktree
+from orchestrator.config.file_kinds import is_source
+from orchestrator.config.worktree import (
+    HOLDS_KEY,
+    TOO_LARGE_HINT,
+    NoWorkTree,
+    WorkTree,
+    list_files,
+    read_worktree,
+)
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formats import stamp
 from orchestrator.core.package_files import DATA, PACKAGE, data
@@ -33,7 +42,8 @@ _MOST_FILES = 20_000
 _MOST_BYTES = 512 << 20
 _CHUNK = 1 << 20
 _TRIES = 3
-_MOST_NAMED = 3
+_MOST_NAMED, _MOST_KEYS = 3, 50
+_LINKED = "linked, not copied"
 _EDITS = "later edits affect queued and resumed runs"
 _CACHE = "__pycache__"
 
@@ -200,7 +210,7 @@ def _marks(entries: Iterable[_Entry], into: Path | None = None) -> dict[str, str
         except (FileNotFoundError, NotADirectoryError):
             continue
         with open(descriptor, "rb") as file:
-            marks[entry.name], size = _transfer(file, target)
+            marks[entry.name], size = _transfer(file, target, _shut(entry) if target is not None else 0)
         budget -= size
         if budget < 0:
             raise OrchestrateError(
@@ -209,10 +219,19 @@ def _marks(entries: Iterable[_Entry], into: Path | None = None) -> dict[str, str
     return marks
 
 
-def _transfer(file: BinaryIO, target: Path | None) -> tuple[str, int]:
+def _shut(entry: _Entry) -> int:
+    """Return the permissions that a file has and its project's folders take away from others."""
+    shut = 0
+    for folder in entry.source.parents[: entry.name.count("/")]:
+        mode = folder.stat().st_mode
+        shut |= (0 if mode & stat.S_IXGRP else stat.S_IRWXG) | (0 if mode & stat.S_IXOTH else stat.S_IRWXO)
+    return shut
+
+
+def _transfer(file: BinaryIO, target: Path | None, shut: int) -> tuple[str, int]:
     """Hash a file and copy it to ``target`` if given; return its mark and size in bytes.
 
-    The copy is read-only, for the same users as the original.
+    The copy is read-only, for the same users as the original; ``shut``: permissions that it does not get.
     """
     mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
     digest, size = hashlib.sha256(), 0
@@ -224,7 +243,7 @@ def _transfer(file: BinaryIO, target: Path | None) -> tuple[str, int]:
             if copy is not None:
                 copy.write(chunk)
         if copy is not None:
-            os.fchmod(copy.fileno(), mode & 0o555)
+            os.fchmod(copy.fileno(), mode & 0o555 & ~shut)
     finally:
         if copy is not None:
             copy.close()
@@ -244,15 +263,21 @@ def _store(source: _Source, code: CodeDir) -> bool:
     with code.draft() as draft:
         if _name(source.commit, _marks(source.entries, draft.path)) != code.code_id:
             return False
-        changes = source.tree.changes() if source.tree else b""
+        changes, without = source.tree.changes() if source.tree else (b"", [])
         if changes:
+            copies = (draft.path / entry.name for entry in source.entries if entry.target is None)
+            modes = (copy.stat().st_mode for copy in copies if copy.is_relative_to(draft.tree))
+            draft.changes.touch(mode=reduce(and_, modes, 0o444) | 0o200)
             draft.changes.write_bytes(changes)
-        draft.facts_path.write_bytes(dump_json(_facts(source, changes is not None), indent=1))
+        left_out = {f"changes.diff of {name}": HOLDS_KEY for name in without}
+        if changes is None:
+            left_out = {"changes.diff": "too large"}
+        draft.facts_path.write_bytes(dump_json(_facts(source, left_out), indent=1))
         code.publish(draft)
     return True
 
 
-def _facts(source: _Source, has_changes: bool) -> dict[str, Any]:
+def _facts(source: _Source, left_out: Mapping[str, str]) -> dict[str, Any]:
     tree = source.tree
     outside = [entry for entry in source.entries if entry.target is not None and os.path.isabs(entry.target)]
     facts: dict[str, Any] = {
@@ -263,7 +288,7 @@ def _facts(source: _Source, has_changes: bool) -> dict[str, Any]:
         "links": [quoted(entry.name) for entry in outside],
     }
     if tree is not None:
-        left_out = {**tree.left_out} if has_changes else {**tree.left_out, "changes.diff": "too large"}
+        left_out = {**tree.left_out, **left_out}
         facts["project"] = {
             "root": _as_text(os.fspath(tree.root)),
             "commit": tree.commit,
@@ -325,12 +350,30 @@ def _frozen_code(source: _Source, code: CodeDir, submit_dir: Path) -> FrozenCode
     return FrozenCode(code.code_id, code.path, path, cwd, submit_dir.absolute(), tuple(notes))
 
 
+def key_notes(cwd: Path) -> tuple[str, ...]:
+    """Return a note on files with keys, which a copy of the project around ``cwd`` would only link to."""
+    try:
+        tree = list_files(cwd.resolve(), any_owner=True)
+    except (NoWorkTree, OrchestrateError):
+        return ()  # nothing is copied
+    return tuple(
+        _named(tree.root, _LINKED, {path: why for path, why in tree.linked.items() if why == HOLDS_KEY})
+    )
+
+
 def _what_is_missing(tree: WorkTree) -> Iterator[str]:
-    for said, files in (("linked, not copied", tree.linked), ("left out", tree.left_out)):
-        if files:
-            named = [f"{_as_text(path)} ({why})" for path, why in list(files.items())[:_MOST_NAMED]]
-            more = f" and {len(files) - len(named)} more" if len(files) > len(named) else ""
-            yield f"of {tree.root}, {said}: {', '.join(named)}{more}"
+    yield from _named(tree.root, _LINKED, tree.linked)
+    yield from _named(tree.root, "left out", tree.left_out)
+
+
+def _named(root: Path, said: str, files: Mapping[str, str]) -> Iterator[str]:
+    """Name files with reasons: some of them, and those that may hold a key."""
+    keys = [path for path, why in files.items() if why == HOLDS_KEY][:_MOST_KEYS]
+    first = list(dict.fromkeys([*list(files)[:_MOST_NAMED], *keys]))
+    if files:
+        named = [f"{_as_text(path)} ({files[path]})" for path in first]
+        more = f" and {len(files) - len(named)} more" if len(files) > len(named) else ""
+        yield f"of {root}, {said}: {', '.join(named)}{more}"
 
 
 def _module_folders(source: _Source, code: CodeDir) -> tuple[list[Path], list[str]]:

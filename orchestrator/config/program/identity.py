@@ -18,14 +18,14 @@ from glob import iglob
 from pathlib import Path
 from typing import Any, Self
 
-from orchestrator.config.code.file_kinds import (
+from orchestrator.config.command import COMMAND_KEY
+from orchestrator.config.file_kinds import (
     counts,
     is_listed_only,
     is_own_package,
     is_source,
     modules_beside,
 )
-from orchestrator.config.command import COMMAND_KEY
 from orchestrator.config.placeholders import arguments
 from orchestrator.config.program.file_hash import digest_of
 from orchestrator.config.worktree import NoWorkTree, UnreadWorkTree, list_files

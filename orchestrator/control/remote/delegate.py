@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.backends.base import Backend
 from orchestrator.backends.registry import make_backend
-from orchestrator.config.code.snapshot import freeze
+from orchestrator.config.code.snapshot import freeze, key_notes
 from orchestrator.config.profiles import Profile, parse_profile, text_for_there
 from orchestrator.control import submit
 from orchestrator.control.dry_run import UNASKED, UNCHECKED, planned
@@ -214,7 +214,7 @@ def rehearse(asked: Delegation) -> Mapping[str, Any]:
         answer = ask(there.place, sweep.name, before.code, asked.profile, _request(asked, given, shipped))
         if problems := answer.get("problems"):
             raise ChecksFailedError(problems)
-        return answer
+        return {**answer, "notes": [*answer.get("notes", ()), *key_notes(Path.cwd())]}
     return _first_plan(asked, there, code, given)
 
 
@@ -238,7 +238,7 @@ def _first_plan(
     scripts = submit.render_plan(plan, SweepDir(folder / "results", sweep.name), backend, moved)
     concerns = backend.concerns(plan, ask=False)
     unasked = f"{UNASKED}: {there.place.ssh} has nothing of this sweep yet"
-    return planned(plan, scripts, (unasked, UNCHECKED, *map(str, concerns)))
+    return planned(plan, scripts, (unasked, UNCHECKED, *map(str, concerns), *key_notes(Path.cwd())))
 
 
 def _request(asked: Delegation, given: Iterable[str], code: SentCode) -> PlanRequest:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,8 +23,6 @@ from orchestrator.ui.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from orchestrator.config.check import CheckReport
     from orchestrator.control.submit import SubmissionPlan
 
@@ -43,11 +42,13 @@ def check(
 
       orchestrate check sweeps/speed.yaml
     """
+    from orchestrator.config.code.snapshot import key_notes
     from orchestrator.ui.terminal.working import working
 
     file = grid_file(grid, grid_option, "check")
     with working(f"reading {file}"):
         planned, report, concerns = _look(file, on, results)
+        keys = key_notes(Path.cwd())
     plan = planned.plan
     if as_json:
         print_json(
@@ -58,12 +59,13 @@ def check(
                 "seconds": round(report.seconds, 2),
                 "to_do": list(plan.run_ids),
                 "skipped": dict(plan.skipped),
-                "warnings": concerns,
+                "warnings": [*concerns, *keys],
                 "problems": [problem.to_json() for problem in report.problems],
             }
         )
     else:
         _say_what_was_found(report, planned, concerns)
+        print_warnings(keys)
     if report.problems:
         raise typer.Exit(2)
     refuse_untrainable(len(plan.skipped), len(plan.sweep.runs), plan.target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import json
 import os
 import shutil
 import stat
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from orchestrator.config import worktree
 from orchestrator.config.code import snapshot
-from orchestrator.config.code.snapshot import freeze
+from orchestrator.config.code.snapshot import freeze, key_notes
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import CodeDir, FrozenCode, SweepDir
 
@@ -270,7 +271,85 @@ def test_large_files_and_keys_are_linked_and_named(project: Project, monkeypatch
     assert (code.cwd / "new.bin").stat().st_size == 2 << 20
     (note,) = code.notes
     assert "larger than 1 MiB" in note
-    assert note.endswith(" and 2 more")
+    assert all(f"{name} (may hold a key)" in note for name in (".env", "sub/.netrc", "server.pem"))
+
+
+# In parts, so that this file is not taken for one with keys.
+PEM = "-----BEGIN OPENSSH PRIVATE " + "KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAA\n"
+KEYS = {
+    **dict.fromkeys(("id_rsa", "id_ed25519", ".git-credentials", ".aws/credentials", ".kube/config"), "x"),
+    **dict.fromkeys((".docker/config.json", ".pypirc", ".npmrc", "kaggle.json", "service-account.json"), "x"),
+    **dict.fromkeys(("store.p12", ".envrc", "prod.env", "secrets.yaml", "_netrc", "hf_token"), "x"),
+    **dict.fromkeys(("a.tfstate", "a.tfvars", ".ssh/config", ".config/gcloud/x.db", ".vault-token"), "x"),
+    "notes.txt": PEM,
+    "deploy": PEM,
+    "account.json": json.dumps({"type": "x", "private_key": PEM}),
+    "lab.yaml": "user: me\nwandb_api_key: 0123456789abcdef\n",
+    "db.yaml": "url: postgres://me:hunter2@host/db\n",
+    "flow.json": '{"user": "me", "password": "hunter2"}',
+    "settings.ini": "[default]\nauth_token = aB3dE6gH9jK2mN5pQ8sT1v\n",
+    "README.md": "token: ghp_" + "a1B2" * 9,
+    "run.sh": "export AWS=AKIA" + "IOSFODNN7EXAMPLE\n",
+    "train.py": 'LOGIN = "hf_' + "aB" * 17 + '"\n',
+    "pem.py": f'KEY = """{PEM}"""\n',
+}
+NO_KEYS = {
+    "secrets.py": "import secrets\nprint(secrets.token_hex(8))\n",
+    "tokens.py": 'HEADER = "-----BEGIN RSA PRIVATE KEY-----"\nPREFIX = "sk-"\npassword = input()\n',
+    "tokenizer.json": json.dumps({"vocab": {"password": 3, "secret": 4, "api_key": 5}, "pad_token": "[PAD]"}),
+    "tokenizer_config.json": json.dumps({"bos_token": "<s>", "mask_token": "\u0120m", "auth_token": None}),
+    "keys.yaml": "keys: [obs, action]\nkey: observation_encoder_v2\nsort_key: a\ntoken: gpt2\n",
+    "conf.yaml": "api_key: ${oc.env:WANDB_API_KEY}\npassword: null\nsecret: ???\nmax_tokens: 1024\n",
+    ".env.example": "API_KEY=your-key\n",
+    "id_rsa.pub": "ssh-rsa AAAA",
+    "credentials.py": "",
+    "docs.md": "set password: to what sk-learn-contrib-extra-package and Bearer authentication need\n",
+    "requirements.txt": "scikit-learn\npypi-simple-index-of-packages==1\n",
+    "levels.env.yaml": "level: 1\n",
+}
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_files_with_keys_are_linked_by_name_or_content(project: Project, tracked: bool) -> None:
+    for name, text in {**KEYS, **NO_KEYS}.items():
+        project.write(name, text)
+    if tracked:
+        project.commit()
+    code = project.freeze()
+    kept = contents(code.path / "tree")
+    assert {name for name, text in kept.items() if text.startswith("→")} == KEYS.keys()
+    assert {name: kept[name] for name in NO_KEYS} == NO_KEYS
+    assert all(f"{name} (may hold a key)" in code.notes[0] for name in KEYS)
+    assert key_notes(project.root) == code.notes
+    assert project.freeze(dry=True).notes == code.notes
+
+
+def test_the_diff_has_no_key_either(project: Project) -> None:
+    project.write("gone.env", "DB=hunter2\n")
+    project.write("lab.yaml", "a: 1\napi_key: hunter2\n")
+    project.write("sub b/.netrc", "password hunter2\n")
+    project.write("plain.yaml", "a: 1\n")
+    project.commit()
+    project.write("plain.yaml", "a: 2\n")
+    project.write("lab.yaml", "a: 2\n")  # no key any more, but in the commit
+    project.write("sub b/.netrc", "password hunter22\n")
+    (project.root / "gone.env").unlink()
+    code = project.freeze()
+    diff = CodeDir(code.path).changes.read_text()
+    assert ("+a: 2" in diff, "hunter2" in diff) == (True, False)
+    assert {"changes.diff of lab.yaml", "changes.diff of gone.env"} <= facts(code)["left_out"].keys()
+
+
+def test_a_copy_is_for_the_same_users(project: Project) -> None:
+    for name, mode in (("open.py", 0o644), ("mine.py", 0o600), ("shut/inside.py", 0o644)):
+        project.write(name, "1\n").chmod(mode)
+    project.commit()
+    (project.root / "shut").chmod(0o700)
+    project.write("open.py", "2\n")
+    code = project.freeze()
+    files = {path.name: path.stat().st_mode & 0o777 for path in code.path.rglob("*") if path.is_file()}
+    assert (files["open.py"], files["mine.py"], files["inside.py"]) == (0o444, 0o400, 0o400)
+    assert files["changes.diff"] & 0o077 == 0
 
 
 def test_what_is_no_file_is_left_out_and_named(project: Project) -> None:

@@ -1,0 +1,63 @@
+"""Recognise files that may hold keys, by name and by content: no copy of a project's code has them."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from orchestrator.config.file_kinds import is_source
+from orchestrator.core.secret_detection import TextKind, secret_in_file
+
+# Where programs keep logins.
+_NAMES = re.compile(
+    r"id_(rsa|dsa|ecdsa|ed25519)[^.]*|[._]netrc|\.git-credentials|\.pypirc|\.npmrc|\.yarnrc(\.yml)?|\.envrc"
+    r"|(.+)?\.env|\.env\..+|\.(vault-token|pgpass|my\.cnf|boto|s3cfg|dockercfg|htpasswd)|rclone\.conf"
+    r"|kaggle\.json|(application_default_)?credentials(\.(json|ya?ml|toml|ini|db))?"
+    r"|(client_?secrets?|service[-_]?account).*\.json|secrets?\.(ya?ml|json|toml|ini|cfg|conf|txt)"
+    r"|\.?(hf|huggingface|github|gitlab|wandb|api|access|auth)[-_]?(token|api_?key|key)(\.txt)?"
+    r"|cookies\.(txt|sqlite)|cookiejar|.+\.(tfstate|tfvars)(\.(backup|json))?"
+    r"|.+\.(pem|key|p12|pfx|jks|keystore|kdbx|ovpn|ppk)",
+    re.IGNORECASE,
+)
+_TEMPLATES = re.compile(r".+\.(pub|example|sample|template|dist)", re.IGNORECASE)
+_PLACES = re.compile(
+    r"/\.(ssh|gnupg|aws|azure|kube|gcloud|huggingface|kaggle|oci|terraform|config/gcloud)/"
+    r"|/\.docker/config\.json$|/\.cache/huggingface/(token|stored_tokens)$"
+)
+# Settings, in which a name and its value stand on a line.
+_SETTINGS = re.compile(r".+\.(ya?ml|json|toml|ini|cfg|conf|env|properties)|\.[^.]+|[^.]+", re.IGNORECASE)
+_MOST_READ = 1 << 20
+_LARGEST_SETTINGS = 1 << 18
+
+
+def may_hold_key(path: Path, name: str) -> bool:
+    """Return whether the file at ``path`` may hold a key; ``name`` is its path in the project.
+
+    Raises ``OSError`` if it cannot be read.
+    """
+    if is_named_like_key(name):
+        return True
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        return has_key(name, file.read(_MOST_READ))
+
+
+def is_named_like_key(name: str) -> bool:
+    """Return whether programs keep logins in files of this name; sources and templates are none."""
+    last = name.rpartition("/")[2]
+    if is_source(last) or _TEMPLATES.fullmatch(last):
+        return False
+    return bool(_NAMES.fullmatch(last) or _PLACES.search(f"/{name}"))
+
+
+def has_key(name: str, content: bytes) -> bool:
+    """Return whether the content of a file of this name has a key."""
+    if b"\0" in content:
+        return False
+    last = name.rpartition("/")[2]
+    if is_source(last):
+        kind: TextKind = "code"
+    else:
+        is_settings = len(content) <= _LARGEST_SETTINGS and _SETTINGS.fullmatch(last)
+        kind = "settings" if is_settings else "text"
+    return secret_in_file(content.decode(errors="replace"), kind)
