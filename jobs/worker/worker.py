@@ -93,6 +93,8 @@ class Worker:
         data: dict[str, object] = {"why": self.exit.why, "asked": not self.exit.takes_runs}
         if self.exit.comes_back:
             data["again"] = True
+        if self.exit.no_agents:
+            data["setup"] = True
         self._write(EXITED, data=data)
         if self.exit.obstacle:
             _say(f"job {self._job.token}: {self.exit.obstacle}")

@@ -18,6 +18,10 @@ from orchestrator.core.types import Array, Job, Resources
 from orchestrator.core.units import seconds
 from orchestrator.rundir import FrozenCode, SweepDir
 
+_LOADS = re.compile(r"(?P<indent>\s*)module\s+(?:load|add)\s+(?=[^-])")
+_STARTUP = re.compile(
+    r"\s*(?:source|\.)\s+(?P<path>\S*/(?:\.bashrc|\.bash_profile|\.bash_login|\.profile|etc/profile|etc/bashrc))\s*"
+)
 # The worker's exit code that requests another allocation.
 _AGAIN_CODE = 75
 
@@ -95,11 +99,12 @@ def job_script(
         "cwd": shlex.quote(str(setting.code.cwd)),
         "array": array.token,
         "index": index,
-        "mailboxes": shlex.quote(str(setting.sweep_dir.mailbox(array.token).parent)),
+        "journals": shlex.quote(str(setting.sweep_dir.mailbox(array.token).parent)),
         "warning": profile.signal,
         "ends": _ends(array.allocation),
         "stop": stop,
         "worker": shlex.join(worker_argv(setting, "", python)[:-1]),
+        "start": shlex.quote(shlex.join([*python, "-m", setting.code.entries["worker"]])),
         "on_other_nodes": on_other_nodes,
         "agent": shlex.join([*python, "-P", "-m", setting.code.entries["node"]]),
         "again_code": _AGAIN_CODE,
@@ -112,7 +117,7 @@ def job_script(
 
 
 def _preparation(setting: Setting, profile: Profile) -> Iterable[str]:
-    yield from preparation(profile)
+    yield from map(_checked, preparation(profile))
     if profile.scratch is not None:
         yield f"export TMPDIR={_with_variables(profile.scratch)}"
     # A job submitted by another one inherits a PYTHONPATH that begins with these folders.
@@ -122,6 +127,17 @@ def _preparation(setting: Setting, profile: Profile) -> Iterable[str]:
     yield f"export ORCHESTRATE_SUBMIT_DIR={shlex.quote(str(setting.code.submit_dir))}"
     if scheduler := get_backend(profile.backend).scheduler:
         yield f"export ORCHESTRATE_SCHEDULER={scheduler}"
+
+
+def _checked(line: str) -> str:
+    """Return a line of the set-up such that its exit status says whether it worked."""
+    if line == "module purge":
+        return f"{line} || :"
+    if loads := _LOADS.match(line):
+        return f"{loads['indent']}load_module {line[loads.end() :]}"
+    if startup := _STARTUP.fullmatch(line):
+        return f"{line} || [ -r {startup['path']} ]"  # its last command may be a condition that is not met
+    return line
 
 
 def _ends(allocation: Resources) -> str:

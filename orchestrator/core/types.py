@@ -70,6 +70,7 @@ class Reason(enum.Enum):
     STOPPED = "stopped"
     CRASH_LOOP = "crash loop"
     INCOMPLETE = "incomplete"
+    SETUP = "set-up failed"
 
 
 @dataclass(frozen=True)

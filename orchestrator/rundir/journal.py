@@ -90,16 +90,17 @@ class WorkerExit:
     """The data of a worker's last event.
 
     ``asked``: whether the worker left before its runs were over, ``None`` if unrecorded; ``again``: whether
-    its job was requeued.
+    its job was requeued; ``setup``: whether the job's set-up failed, so that no run could begin.
     """
 
     why: str | None
     asked: bool | None
     again: bool
+    setup: bool
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(data.get("why"), data.get("asked"), bool(data.get("again")))
+        return cls(data.get("why"), data.get("asked"), bool(data.get("again")), bool(data.get("setup")))
 
 
 @dataclass(frozen=True)
@@ -195,6 +196,12 @@ class WorkerLog:
     def revoked(self) -> bool:
         """Whether the token was given up before a worker took it: the job will never do anything."""
         return bool(self.events) and self.events[0].kind == REVOKED
+
+    @property
+    def setup_failure(self) -> str | None:
+        """Why the job's set-up failed at its last start, if it did."""
+        left = self.events[-1].exit if self.exited and self.events else None
+        return left.why if left is not None and left.setup else None
 
     def worked(self, until: float | None = None) -> float:
         """Return the seconds its job has had a machine: from its first event to its last, or to ``until``.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from orchestrator.core.types import BUDGET_REACHED, JobState, JobStatus, RunState
+from orchestrator.core.types import BUDGET_REACHED, JobState, JobStatus, Reason, RunState
 from orchestrator.rundir import Event, IndexRow, LedgerEntry, WorkerLog
 from orchestrator.rundir import ledger_entries as entries
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS
@@ -161,6 +161,7 @@ def survey(
     _apply_decisions(statuses, ledger, skips)
     _apply_queue(statuses, ledger, live, jobs)
     _apply_early_ends(statuses, ledger, set(living), jobs)
+    _apply_setup_failures(statuses, ledger, logs)
     bad_machines = failing_machines(rows, logs, now)
     return Survey(
         rows, statuses, live, unreadable_files(ledger, logs), bad_machines, jobs, targets=targets_of(ledger)
@@ -241,6 +242,22 @@ def _apply_early_ends(
             if status is not None and status.state is RunState.PENDING:
                 why = f"its job ended before its worker began: {jobs[token].text}"
                 statuses[run_id] = replace(status, token=token, message=why)
+
+
+def _apply_setup_failures(
+    statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog]
+) -> None:
+    """Add the reason to runs that no job has begun since the set-up of one failed."""
+    failures = {log.token: why for log in logs if (why := log.setup_failure)}
+    if not failures:
+        return
+    last = {run_id: job.token for _, job in entries.jobs_of(ledger) for run_id in job.run_ids}
+    for run_id, token in last.items():
+        status = statuses.get(run_id)
+        if status and token in failures and status.state in (RunState.PENDING, RunState.INTERRUPTED):
+            statuses[run_id] = replace(
+                status, token=token, reason=Reason.SETUP.value, message=failures[token]
+            )
 
 
 def _apply_journals(

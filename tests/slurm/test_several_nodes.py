@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jobs.worker.nodes.agent_connections import _START_PATIENCE_S
 from tests import helpers
 from tests.helpers import kill
 from tests.resuming import bits
@@ -104,6 +106,22 @@ def test_a_run_outlives_its_ranks_and_its_nodes(nodes: Lab, slurm: Cluster) -> N
     preempted = ends(nodes)[2]
     assert preempted is not None
     assert preempted["outcome"] == "interrupted"
+
+
+def test_a_node_with_a_broken_environment_is_named_and_not_waited_for(nodes: Lab, slurm: Cluster) -> None:
+    python = nodes.folder / "python.sh"
+    python.write_text(f'#!/bin/sh\n[ "$SLURMD_NODENAME" != cpu2 ] || exit 127\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    nodes.profile(python=[str(python)])
+    began = time.monotonic()
+    nodes.sweep("wide", "--follow", code=1)
+    assert time.monotonic() - began < _START_PATIENCE_S
+    (sweep,) = json.loads(nodes.run("status", "wide", "--json"))
+    (status,) = sweep["runs"]
+    assert (status["state"], status["reason"]) == ("pending", "set-up failed")
+    assert "cpu2: exit code 127" in status["message"]
+    assert len(nodes.job_ids("wide")) == 1, "it was submitted once"
+    empty(slurm)
 
 
 @pytest.mark.parametrize("what", ["scancel", "worker"])

@@ -152,3 +152,16 @@ def test_a_controller_restarted_without_accounting(lab: Lab, undisturbed: Lab, s
     lab.pace(0.02)
     assert judge(lab, undisturbed, slurm) == [1] * 8
     slurm.slurmdbd_start()
+
+
+def test_a_line_of_the_set_up_that_fails_ends_the_job_and_is_told(lab: Lab, slurm: Cluster) -> None:
+    lab.count_grid(2)
+    lab.profile(setup=["conda activate marl", "export LATER=1"])
+    told = lab.sweep("tiny", "--follow", code=1)
+    assert "conda activate marl: exit code 127: conda: command not found" in told
+    assert set(lab.states()) == {"pending"}
+    assert "conda activate marl: exit code 127" in lab.run("status", "tiny")
+    assert {token.partition("-")[0] for token in lab.job_ids()} == {"0001"}, "submitted once"
+    lab.profile()
+    lab.sweep()
+    lab.wait_done()

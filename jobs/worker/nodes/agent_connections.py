@@ -35,11 +35,13 @@ class Agents:
         self._since, self._patience = time.monotonic(), _START_PATIENCE_S
         self.began = False
         self._listener: socket.socket | None = None
+        self._failures: Path | None = None
         if others:
             file = None if given else _address_file()
             self._listener = socket.create_server(("", int(port)), backlog=others + 16)
             self._listener.setblocking(False)
             if file is not None:
+                self._failures = file.with_name(f"{file.name}.failed")
                 _publish(file, f"{socket.gethostname()}:{self._listener.getsockname()[1]}:{self._secret}")
 
     def attend(self) -> None:
@@ -75,10 +77,23 @@ class Agents:
     @property
     def missing(self) -> str | None:
         """Which agents did not come in time; ``None`` while there is hope."""
-        if self.complete or time.monotonic() - self._since < self._patience:
+        if self.complete:
+            return None
+        if failed := self._failed():
+            return f"no agent could start on {failed}; the job's output says more"
+        if time.monotonic() - self._since < self._patience:
             return None
         there = ", ".join(sorted(host for host, _ in self._there)) or "none"
         return f"no agent answers on {self._others - len(self._there)} of the job's nodes (there: {there})"
+
+    def _failed(self) -> str:
+        """Return nodes on which the agent left with a failure, each with its exit code."""
+        if self._failures is None:
+            return ""
+        try:
+            return ", ".join(self._failures.read_text(errors="replace").split("\n")[:-1])
+        except OSError:
+            return ""
 
     def take(self) -> tuple[tuple[str, Connection], ...]:
         """Return the connections for an attempt, with their nodes' names and in the order of these."""

@@ -35,6 +35,11 @@ _ENVIRONMENT = "~/.orchestrate/env"
 # Created when a job begins on an instance: from then on SkyPilot terminates the instance.
 _BEGUN = "/var/tmp/orchestrate-job-begun"  # noqa: S108 (on the instance, and of no use to others)
 _SCRIPTS = "~/.sky/sky_app ~/.sky/sky_app/* /tmp/sky_app_* /tmp/sky_setup_* /tmp/sky_task_*"
+# Of a line of the profile's set-up, and not within a file that it sources.
+_ENDS_WITH_A_FAILURE = (
+    'trap \'code=$?; [ -n "${BASH_SOURCE[1]-}" ] || '
+    '{ echo "set-up failed: $BASH_COMMAND: exit code $code" >&2; exit "$code"; }\' ERR'
+)
 # Seconds; a launch takes minutes, plus the time to copy its files.
 _LEAST_LAUNCH_S = 3600
 # A job's secret for its agents.
@@ -136,6 +141,7 @@ def _setup(job: Job, profile: Profile, tasks_need: Sequence[TaskPackages]) -> It
     if profile.setup or profile.python is not None:
         if profile.setup:
             yield from _begin_lines(job, profile)
+            yield _ENDS_WITH_A_FAILURE
         yield from profile.setup
         return
     version = f"{sys.version_info.major}.{sys.version_info.minor}"

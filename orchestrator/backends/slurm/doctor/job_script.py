@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.backends.script import Setting
@@ -16,14 +16,14 @@ from orchestrator.backends.slurm import SlurmBackend
 from orchestrator.backends.slurm.commands import advice
 from orchestrator.backends.slurm.doctor import request_checks
 from orchestrator.backends.slurm.doctor.cluster_facts import Site
-from orchestrator.config.profiles import place_of
+from orchestrator.config.profiles import Profile, place_of
 from orchestrator.core.findings import PATIENCE_S, Finding, Verdict, not_here, ok, problem, warning
 from orchestrator.core.types import Array, Job, Resources
 from orchestrator.rundir import FrozenCode, SweepDir
 
 _ASK_SUPPORT = "correct the profile, or ask your site's support what this means"
 _START = re.compile(r"to start at (?P<when>\S+)")
-_SOURCED = re.compile(r"^\s*(?:source|\.)\s+(?P<path>\S+)\s*$")
+_JOB = "0000-0001.0"
 
 
 def script(site: Site) -> Finding:
@@ -31,7 +31,7 @@ def script(site: Site) -> Finding:
     name, profile = "Script", site.asking
     with tempfile.TemporaryDirectory(prefix="orchestrate-doctor-") as folder:
         path = Path(folder, "job.sh")
-        path.write_text(_rendered(site))
+        path.write_text(_rendered(site.asking, site.results))
         answer = site.ask("sbatch", "--test-only", str(path))
     if answer.code == 0:
         start = _START.search(answer.errors + answer.output)
@@ -49,23 +49,30 @@ def script(site: Site) -> Finding:
 
 
 def setup(site: Site) -> Finding:
-    """Check that bash can read the profile's lines and finds the files they source; none is run."""
+    """Check that bash can read the profile's lines, and run the job's script up to its worker."""
     name, profile = "Setup", site.asking
     read = _bash("-n", lines="\n".join(profile.setup) + "\n")
     if read is None:
         return not_here(name, "bash does not answer")
     if read.returncode != 0:
         return problem(name, read.stderr.removeprefix("bash: "), f"correct `setup` in {place_of(profile)}")
-    if profile.modules is not None and not _succeeds(_bash("-c", "type module")):
-        fix = (
-            f"submit from a shell that has it (`bash --login`), or take `modules` out of {place_of(profile)}"
+    if not profile.setup and profile.modules is None:
+        return ok(name, "none")
+    with tempfile.TemporaryDirectory(prefix="orchestrate-doctor-") as folder:
+        path, sweep = Path(folder, "job.sh"), _sweep(Path(folder))
+        sweep.create()
+        path.write_text(_rendered(replace(profile, python=("true",)), Path(folder)))
+        if _bash(str(path), output=sweep.worker_output(_JOB)) is None:
+            return not_here(name, f"its lines take longer than {PATIENCE_S:g} s here")
+        failed = [why for log in sweep.read_journals() if (why := log.setup_failure)]
+    if failed:
+        return warning(
+            name,
+            failed[0],
+            f"correct `setup` or `modules` in {place_of(profile)}, or submit from a shell that has what they "
+            "need (`bash --login`); where it fails on a node, the job ends before its worker begins",
         )
-        return warning(name, "the profile names modules, and this shell has no `module`", fix)
-    if absent := _absent(profile.setup):
-        return warning(name, f"{absent}: no such file here", f"correct `setup` in {place_of(profile)}")
-    if not profile.setup:
-        return ok(name, "none" if profile.modules is None else "modules only")
-    return ok(name, f"bash can read its {len(profile.setup)} line{'' if len(profile.setup) == 1 else 's'}")
+    return ok(name, "its lines work here")
 
 
 def interpreter(site: Site) -> Finding:
@@ -101,14 +108,18 @@ def feeding(site: Site) -> Finding:
 CHECKS = (script, setup, interpreter, feeding)
 
 
-def _rendered(site: Site) -> str:
+def _rendered(profile: Profile, results: Path) -> str:
     """Return the script of an array of one job with one run, with the profile's settings only."""
-    profile, sweep = site.asking, SweepDir(site.results.absolute(), "doctor")
+    sweep = _sweep(results)
     needs = Resources(profile.cpus_per_task or 1, profile.gpus or 0, profile.job_mem, profile.time)
-    job = Job("0000-0001.0", sweep.name, profile.name, ("doctor",), 1, needs)
+    job = Job(_JOB, sweep.name, profile.name, ("doctor",), 1, needs)
     cwd = Path.cwd()
     code = FrozenCode("doctor", cwd, (cwd,), cwd, cwd)
     return SlurmBackend(profile).render(Array("0000-0001", (job,), needs), Setting(sweep, code))
+
+
+def _sweep(results: Path) -> SweepDir:
+    return SweepDir(results.absolute(), "doctor")
 
 
 def _named_option(complaint: str) -> str | None:
@@ -118,36 +129,25 @@ def _named_option(complaint: str) -> str | None:
     return named["option"] if named and named["option"] in known and "nvalid" not in complaint else None
 
 
-def _bash(*arguments: str, lines: str = "") -> subprocess.CompletedProcess[str] | None:
-    """Run bash as a job starts it; ``None`` if it cannot be started."""
-    try:
-        return subprocess.run(
-            ["bash", *arguments],
-            input=lines,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=PATIENCE_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
+def _bash(
+    *arguments: str, lines: str = "", output: Path | None = None
+) -> subprocess.CompletedProcess[str] | None:
+    """Run bash as a job starts it, and all that it starts; ``None`` if it cannot be started or does not end.
 
-
-def _succeeds(done: subprocess.CompletedProcess[str] | None) -> bool:
-    return done is not None and done.returncode == 0
-
-
-def _absent(lines: Iterable[str]) -> str | None:
-    """Return the first missing file that a line sources by a path known here."""
-    for line in lines:
-        found = _SOURCED.match(line)
-        path = os.path.expandvars(os.path.expanduser(found["path"])) if found else ""
-        if (
-            path.startswith("/")
-            and "$" not in path
-            and not set("'\"`*") & set(path)
-            and not os.path.exists(path)
-        ):
-            return path
-    return None
+    ``output``: the file of what it prints.
+    """
+    with open(output or os.devnull, "w+", encoding="utf-8", errors="replace") as printed:
+        try:
+            return subprocess.run(
+                ["bash", *arguments],
+                input=lines,
+                stdout=printed,
+                stderr=printed if output else subprocess.PIPE,
+                text=True,
+                errors="replace",
+                timeout=PATIENCE_S,
+                env={**os.environ, "SLURM_ARRAY_TASK_ID": "0"},
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None

@@ -268,6 +268,21 @@ def test_make_installs_the_same_for_procgen() -> None:
     assert f"PROCGEN := --no-deps {' '.join(PACKAGES)}\n" in (ROOT / "Makefile").read_text()
 
 
+@pytest.mark.parametrize(
+    ("lines", "code"), [("conda activate marl", 127), ("false || true", 0), (". ./inner.sh", 0)]
+)
+def test_a_line_of_the_set_up_that_fails_ends_it(tmp_path: Path, lines: str, code: int) -> None:
+    (tmp_path / "inner.sh").write_text("false\ntrue\n")
+    profile = replace(L4, infra="slurm/test", setup=(lines, "echo ready"))
+    (tmp_path / "setup.sh").write_text(yaml.safe_load(file_of(profile, setting_in("/lab")))["setup"])
+    done = subprocess.run(["bash", "-i", "setup.sh"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == code
+    assert ("ready" in done.stdout, f"set-up failed: {lines}: exit code 127" in done.stderr) == (
+        code == 0,
+        code != 0,
+    )
+
+
 @pytest.mark.parametrize(("store", "count"), [("s3://bucket/folder", 1), ("host:boto3", 0), (None, 0)])
 def test_a_bucket_for_a_store_needs_its_client(store: str | None, count: int) -> None:
     bare = Profile("bare", "bare.yaml", backend="skypilot", store=store)

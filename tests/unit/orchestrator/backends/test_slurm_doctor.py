@@ -138,10 +138,11 @@ def test_all_is_well(login_node: Path, tmp_path: Path) -> None:
         (
             "setup: [source /no/such/activate]",
             "Setup",
-            "/no/such/activate: no such file",
-            "`setup` in lab.yaml",
+            "source /no/such/activate: exit code 1: /no/such/activate: No such file",
+            "`setup` or `modules` in lab.yaml",
         ),
-        ("setup:\nmodules: [cuda]", "Setup", "no `module`", "`bash --login`"),
+        ("setup:\nmodules: [cuda]", "Setup", "module: command not found", "`bash --login`"),
+        ("setup: [conda activate marl]", "Setup", "conda activate marl: exit code 127", "`setup`"),
         ("setup:\npython: pithon", "Python in jobs", "pithon is not on PATH", "`python` in lab.yaml"),
     ],
 )

@@ -37,5 +37,7 @@ def test_the_data_of_each_kind() -> None:
     summary = {"final_return": 2.0, "end_to_end_fps": 8.0}
     done = Event(ENDED, 1.0, data={"outcome": "done", "frames": 4, "summary": summary, "code_id": "c"})
     assert done.end == AttemptEnd(RunState.DONE, None, None, 4, 8.0, 2.0, "c")
-    assert Event(EXITED, 1.0).exit == WorkerExit(None, None, again=False)
-    assert Event(EXITED, 1.0, data={"asked": True, "again": True}).exit == WorkerExit(None, True, again=True)
+    assert Event(EXITED, 1.0).exit == WorkerExit(None, None, again=False, setup=False)
+    assert Event(EXITED, 1.0, data={"asked": True, "again": True}).exit == WorkerExit(
+        None, True, again=True, setup=False
+    )

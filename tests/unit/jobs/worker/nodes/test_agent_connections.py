@@ -89,6 +89,12 @@ def test_an_agent_that_left_is_missing(
     assert agents.missing == "no agent answers on 1 of the job's nodes (there: node3)"
 
 
+def test_a_node_where_no_agent_can_start_is_named_at_once(agents: Agents, tmp_path: Path) -> None:
+    assert agents.missing is None
+    (tmp_path / "address.failed").write_text("node2: exit code 127\n")
+    assert agents.missing == "no agent could start on node2: exit code 127; the job's output says more"
+
+
 def test_without_anyone_who_starts_agents_no_job_on_several_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ORCHESTRATE_AGENTS", raising=False)
     with pytest.raises(OrchestrateError, match="nothing here starts one"):

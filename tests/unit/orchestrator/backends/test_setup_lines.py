@@ -1,0 +1,118 @@
+"""Lines of `setup` and `modules` that fail end the job before its worker begins, with the line as reason."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.backends.script import Setting
+from orchestrator.backends.slurm import SlurmBackend
+from orchestrator.config.profiles import find_profile
+from orchestrator.core.types import Array, Job, Resources, RunState
+from orchestrator.rundir import FrozenCode, IndexRow, SweepDir
+from orchestrator.status.survey import RunStatus, survey
+from tests.helpers import enter
+
+TOKEN, RUN = "0001-0001.0", "0" * 16
+# Stands for a worker that takes its token.
+WORKER = ("sh", "-c", "echo 'the worker begins' in ${INNER-none}; >>results/s/journals/0001-0001.0.jsonl")
+FILES = {
+    "good.sh": "false\n[ -n '' ] && echo\nexport INNER=good",
+    "bad.sh": "export INNER=bad\nls /nowhere",
+    ".bashrc": "export INNER=rc\n[ -f /nowhere ] && source /nowhere",
+    "functions.sh": "act() { false; [ $1 = base ]; }",
+    # As Environment Modules 3 load what is not there, and what is.
+    "old_modules.sh": 'module() { [ "$2" != cuda ] || export LOADEDMODULES=cuda/12; '
+    '[ "$2" = cuda ] || echo "ModuleCmd_Load.c(213):ERROR:105: Unable to locate $2" >&2; }',
+}
+
+
+def run_job(
+    folder: Path, *setup: str, modules: tuple[str, ...] | None = None, python: tuple[str, ...] = WORKER
+) -> tuple[str, RunStatus]:
+    """What a job with these lines printed, and the state of its run afterwards."""
+    for name, text in FILES.items():
+        (folder / name).write_text(f"{text}\n")
+    sweep_dir = SweepDir(folder / "results", "s")
+    sweep_dir.create()
+    code = FrozenCode("c", folder, (folder,), folder, folder)
+    job = Job(TOKEN, "s", "cpu", (RUN,), 1, Resources())
+    entered = {"backend": "slurm", "target": "cpu", "jobs": [job.to_json()], "job_ids": {}, "skipped": {}}
+    enter(sweep_dir, "submission", {"time": 1.0, "grid": 1, "on": "cpu", "trainer": "command", **entered})
+    profile = replace(find_profile("cpu"), setup=setup, modules=modules, python=python)
+    script = folder / "job.sh"
+    script.write_text(
+        SlurmBackend(profile).render(Array("0001-0001", (job,), Resources()), Setting(sweep_dir, code))
+    )
+    with open(sweep_dir.worker_output(TOKEN), "ab") as output:
+        output.write(b"of an earlier start\n")
+        output.flush()
+        variables = {"PATH": os.environ["PATH"], "HOME": str(folder), "SLURMD_NODENAME": "node7"}
+        subprocess.run(
+            ["bash", script],
+            cwd=folder,
+            env={**variables, "SLURM_ARRAY_TASK_ID": "0"},
+            stdout=output,
+            stderr=output,
+        )
+    logs = sweep_dir.read_journals()
+    assert not any(log.damaged for log in logs)
+    rows = [IndexRow(RUN, True, {})]
+    seen = survey(rows, sweep_dir.read_ledger(), logs, alive=lambda _: None, now=2.0, lease=300.0)
+    return sweep_dir.worker_output(TOKEN).read_text(), seen.statuses[RUN]
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (["conda activate marl"], "conda activate marl: exit code 127: conda: command not found"),
+        (["source /nowhere/bin/activate"], "source /nowhere/bin/activate: exit code 1: /nowhere/bin"),
+        (["source bad.sh"], "source bad.sh: exit code 2: ls: cannot access '/nowhere'"),
+        (["source functions.sh", "act base", 'act marl  # "é\\'], 'act marl  # "'),
+        (["if true; then", "  false", "fi"], "false: exit code 1 (on"),
+        (["set -e", "false"], "false: exit code 1 (on"),
+        (["set -u", "echo $NOTHING"], "echo $NOTHING: exit code 1: NOTHING: unbound variable"),
+        (["[ -d /nowhere ] || exit 3"], "exit 3: exit code 3"),
+        (["source old_modules.sh", "module load torch"], "module load torch: exit code 1: ModuleCmd_Load"),
+    ],
+)
+def test_a_line_that_fails_is_the_reason_and_no_worker_begins(
+    tmp_path: Path, lines: list[str], reason: str
+) -> None:
+    printed, status = run_job(tmp_path, *lines, "export LATER=1")
+    assert "the worker begins" not in printed
+    assert (status.state, status.reason) == (RunState.PENDING, "set-up failed")
+    assert str(status.message).startswith(reason)
+    assert str(status.message).endswith("(on node7)")
+
+
+@pytest.mark.parametrize(
+    ("lines", "inner"),
+    [
+        ([], "none"),
+        (["source good.sh"], "good"),
+        (["source bad.sh || true"], "bad"),
+        (["source ~/.bashrc"], "rc"),
+        (["[ -f /nowhere ] && source /nowhere", "false | true", "if false; then", "  false", "fi"], "none"),
+        (["source functions.sh", "act base", "source old_modules.sh", "module load cuda"], "none"),
+    ],
+)
+def test_lines_that_work_keep_their_effect(tmp_path: Path, lines: list[str], inner: str) -> None:
+    printed, status = run_job(tmp_path, *lines)
+    assert f"the worker begins in {inner}\n" in printed
+    assert status.reason is None
+
+
+def test_a_module_without_the_command_is_the_reason(tmp_path: Path) -> None:
+    _, status = run_job(tmp_path, modules=("cuda/12.4",))
+    assert str(status.message).startswith("module load cuda/12.4: exit code 127: module: command not found")
+
+
+def test_a_python_that_is_not_there_is_the_reason(tmp_path: Path) -> None:
+    _, status = run_job(tmp_path, python=("/nowhere/python",))
+    assert status.reason == "set-up failed"
+    assert str(status.message).startswith("/nowhere/python -m jobs.worker: exit code 127")
