@@ -13,11 +13,13 @@ import socket
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from jobs.training.connection import Connection
+from jobs.training.log_reason import FROM_OUTSIDE, UNKNOWN, FailureReason, reason_of
 from orchestrator.core.types import Reason
 
 # Seconds between heartbeats in both directions, and how many may be missing. Counted in a process's own
@@ -26,8 +28,8 @@ BEAT_S, MOST_SILENT = 1.0, 15
 # In the variables of a rank: a folder of its own, which is removed when it ends.
 SCRATCH = "{scratch}"
 
-# Signals from outside: no fault of a program ends it with one of these.
-_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# Lines of a rank's output in which the reason of its failure is looked for.
+_LINES_KEPT = 1000
 # A failure of one rank makes others fail; the cause may be known only after so many seconds.
 _CAUSE_TAKES_S = 3.0
 _POLL_S = 0.02
@@ -43,9 +45,9 @@ class RankError(Exception):
 
 @dataclass
 class Rank:
-    """A rank on another node. ``code``: its exit code; ``last_line``: of its output.
+    """A rank on another node. ``code``: its exit code; ``memory_mb``: its peak of memory.
 
-    ``memory_mb``: its peak of memory.
+    ``last_lines``: of its output; ``why``: the reason of its failure that they give.
     """
 
     number: int
@@ -54,7 +56,8 @@ class Rank:
     code: int | None = None
     out_of_memory: bool = False
     lost: bool = False
-    last_line: str = ""
+    last_lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_KEPT))
+    why: FailureReason = UNKNOWN
     silent: int = 0
     memory_mb: float = 0.0
 
@@ -64,10 +67,11 @@ class Rank:
             self.silent = 0
             self.memory_mb = message.get("memory_mb", self.memory_mb)
             if output := message.get("output"):
-                self.last_line = output[-1]
+                self.last_lines.extend(output)
                 with suppress(OSError):  # a full disk costs the log, not the run
                     sys.stdout.write("".join(f"[rank {self.number}] {line}\n" for line in output))
             if "code" in message:
+                self.why = reason_of(self.last_lines)
                 self.code, self.out_of_memory = message["code"], message["out_of_memory"]
         if not self.ended:
             self.lost = self.connection.closed or self.silent > MOST_SILENT
@@ -80,7 +84,9 @@ class Rank:
     @property
     def is_cause(self) -> bool:
         """Whether its end follows from no other rank's, nor from a signal that the others get as well."""
-        return self.lost or self.code == -signal.SIGKILL or (self.code is not None and self.out_of_memory)
+        if self.lost or not self.code:
+            return self.lost
+        return self.out_of_memory or -signal.SIGKILL in (self.code, self.why.code)
 
     @property
     def error(self) -> RankError | None:
@@ -92,10 +98,12 @@ class Rank:
             return None
         if self.out_of_memory:
             return RankError(f"{where} was killed for want of memory", Reason.OUT_OF_MEMORY)
-        if -self.code in _FROM_OUTSIDE:
+        if -self.code in FROM_OUTSIDE:
             return RankError(f"{where} was killed by {signal.Signals(-self.code).name}", Reason.KILLED)
-        said = f": {self.last_line}" if self.last_line else ""
-        return RankError(f"{where} {how_it_ended(self.code)}{said}", Reason.CODE_ERROR)
+        if self.why.killed:
+            return RankError(f"{where}: {self.why.killed}", Reason.KILLED)
+        said = f": {self.why.text}" if self.why.text else ""
+        return RankError(f"{where} {how_it_ended(self.why.code or self.code)}{said}", Reason.CODE_ERROR)
 
 
 class Ranks:

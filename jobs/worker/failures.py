@@ -85,7 +85,12 @@ class End:
 
 
 class ProgramFailed(Exception):
-    """A training program failed; the message is complete, without a place in our code."""
+    """A training program failed; the message is complete. ``behind``: errors behind the program's own."""
+
+    def __init__(self, message: str, behind: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        if behind:
+            self.__cause__ = ProgramFailed("\n".join(behind))
 
 
 class ProgramLeft(Exception):

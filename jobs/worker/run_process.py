@@ -183,9 +183,9 @@ def _train(launch: Launch, context: RunContext, spec: TrainerSpec) -> End:
         if context.stopping and end.reason is Reason.CODE_ERROR:
             # The interruption can strike inside a library that turns it into an error of its own.
             end = end_of(InterruptedRun(context.stop_signal))
-        if end.reason is Reason.CODE_ERROR and context.memory.await_verdict():
+        if end.reason in (Reason.CODE_ERROR, Reason.KILLED) and context.memory.await_verdict():
             message = one_line(f"one of its processes was killed for want of memory: {end.message}")
-            end = replace(end, reason=Reason.OUT_OF_MEMORY, message=message)
+            end = replace(end, outcome=RunState.FAILED, reason=Reason.OUT_OF_MEMORY, message=message)
         if end.outcome is RunState.FAILED and not isinstance(
             error, OrchestrateError | ProgramFailed | RankError
         ):

@@ -23,6 +23,7 @@ SHELL = ["/bin/sh", "-c"]
 METRIC = """echo '{"frames": 1}' >> $ORCHESTRATE_METRICS"""
 PYTHON_METRIC = """open(os.environ['ORCHESTRATE_METRICS'], 'a').write('{"frames": 1}\\n')"""
 ANEW = ("failed", "code error", "open it for appending")
+OOM = "RuntimeError: CUDA out of memory"
 
 
 def shell_run(text: str, seed: int = 0) -> Run:
@@ -143,6 +144,7 @@ def test_gpus_are_dealt_out_by_slot(results: Path, tmp_path: Path) -> None:
         ("exit 75", "interrupted", "stopped", "exit code 75"),
         ("echo nonsense >> $ORCHESTRATE_METRICS", "failed", "code error", "no metrics that can be used"),
         ("for f in 10 2; do echo '{\"frames\": '$f'}' > $ORCHESTRATE_METRICS; sleep 0.3; done", *ANEW),
+        (f"echo {OOM!r} >&2; echo 'wandb: Synced 5 file(s)'; exit 1", "failed", "out of memory", OOM),
         ("echo 'MemoryError: no' >&2; exit 1", "failed", "out of memory", "MemoryError: no"),
     ],
 )
@@ -313,6 +315,29 @@ def test_a_run_killed_again_and_again_is_given_up(results: Path) -> None:
     enter(sweep, "retry", {"time": time.time(), "runs": {run.run_id: 3}})
     assert helpers.work(sweep) == 1
     assert len(run.attempts()) == 6
+
+
+def test_a_rank_killed_under_torchrun_interrupts_the_run(results: Path, tmp_path: Path) -> None:
+    """Once; the run goes on from its checkpoint. torchrun itself leaves with 1."""
+    program, saved = tmp_path / "rank.sh", tmp_path / "saved"
+    program.write_text(
+        'if [ -n "$ORCHESTRATE_RESUME" ]; then\n'
+        "  [ $RANK = 1 ] || echo '{\"frames\": 2}' >> $ORCHESTRATE_METRICS\n"
+        "elif [ $RANK = 1 ]; then\n"
+        f"  until [ -e {saved} ]; do sleep 0.1; done; kill -9 $$\n"
+        "else\n"
+        f"  {METRIC}; cd $ORCHESTRATE_CHECKPOINT_DIR; echo 1 > t; mv t 1\n"
+        f"  while [ -e 1 ]; do sleep 0.1; done; touch {saved}; sleep 600\n"
+        "fi\n"
+    )
+    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "0"]
+    torchrun += ["--master-port", str(helpers.free_port()), "--no-python", "bash", program]
+    sweep = helpers.make_sweep(results, [helpers.command_run(torchrun)])
+    assert helpers.work(sweep) == 0
+    first, second = (attempt.end() for attempt in only(sweep).attempts())
+    assert (first["outcome"], first["reason"]) == ("interrupted", "killed")
+    assert first["message"] == "rank 1 was killed by SIGKILL"
+    assert second["outcome"] == "done"
 
 
 def test_a_run_that_no_job_has_time_for_is_given_up(results: Path) -> None:

@@ -26,6 +26,7 @@ from jobs.trainers.command.declared import Declared, declared_in, imported_packa
 from jobs.trainers.command.inbox import Inbox
 from jobs.training import provenance
 from jobs.training.context import GRACE_SHARE, BadConfigError, InterruptedRun, Outcome, RunContext
+from jobs.training.log_reason import FROM_OUTSIDE, UNKNOWN, FailureReason, reason_in
 from jobs.training.loggers import logging_to, thinned
 from jobs.training.process_tree import die_with_parent
 from jobs.training.ranks import SCRATCH, RankError, how_it_ended
@@ -49,16 +50,15 @@ RESUME, IMPORTS = "ORCHESTRATE_RESUME", "ORCHESTRATE_IMPORTS"
 # Of programs on other nodes: what they write there is dropped.
 _DROPPED = {METRICS: f"{SCRATCH}/metrics.jsonl", CHECKPOINTS: SCRATCH, IMPORTS: f"{SCRATCH}/imports"}
 
-# Signals from outside: no fault of a program ends it with one of these.
-_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # Exit codes of a program, from sysexits.h: 64 wrong usage, 75 try again later, 78 wrong configuration.
 DONE, INTERRUPTED, BAD_CONFIG = 0, 75, (64, 78)
 # Those of a program whose time was up; of one that SIGTERM ended its own, and that of a shell around it.
 _OUT_OF_TIME = (DONE, INTERRUPTED, -signal.SIGTERM, 128 + signal.SIGTERM)
+# The exit code of a shell whose program was killed from outside.
+_SHELL_KILLED = 128 + signal.SIGKILL
 
 _HOOK = str(Path(program_hook.__file__).parent)
 _POLL_S = 0.05
-_TAIL_BYTES = 4096
 # Seconds for the programs on other nodes to leave after the one here is done.
 _LEAVE_S = 10.0
 # Rows of earlier attempts that sinks get at most.
@@ -228,7 +228,7 @@ def _supervise(program: subprocess.Popen[bytes], inbox: Inbox, context: RunConte
             if stop is not None and not killed and code != INTERRUPTED:
                 stop.await_others(inbox.take)
             inbox.take_all(ended=code == DONE and stop is None)
-            if stop is None and code not in (DONE, INTERRUPTED) and -code not in _FROM_OUTSIDE:
+            if stop is None and code not in (DONE, INTERRUPTED) and -code not in FROM_OUTSIDE:
                 _raise_if_cause(context.ranks.error())
             return _Exit(INTERRUPTED if killed and code < 0 else code, stop)
         if stop is None and (context.stopping or inbox.time.over):
@@ -282,7 +282,8 @@ def _versions(context: RunContext, imports: Path, declared: Declared) -> dict[st
 
 def _judge(left: _Exit, context: RunContext, inbox: Inbox) -> None:
     """Raise the error that the program's exit means, unless it is done or its time was up."""
-    code, asked = left.code, left.stop is not None and left.stop.handled
+    asked = left.stop is not None and left.stop.handled
+    code, reason = _first_failure(left.code, context.attempt.log)
     if inbox.time.over and (code in _OUT_OF_TIME or (left.stop is not None and left.stop.of_a_wrapper)):
         return
     if code == DONE and not (asked and context.stopping and not inbox.complete):
@@ -291,18 +292,22 @@ def _judge(left: _Exit, context: RunContext, inbox: Inbox) -> None:
         raise InterruptedRun(context.stop_signal)
     if code == INTERRUPTED:
         raise ProgramLeft(f"the program left by itself (exit code {INTERRUPTED}), to go on later")
-    if -code in _FROM_OUTSIDE:
+    if reason.killed:
+        raise RankError(reason.killed, Reason.KILLED)
+    if -code in FROM_OUTSIDE:
         # Killed from outside: this process dies in the same way, and the worker judges it as any killed run.
         os.kill(os.getpid(), signal.SIGKILL)
-    tail = _tail(context.attempt.log)
+    said = f": {reason.text}" if reason.text else ""
     if code in BAD_CONFIG:
-        raise BadConfigError(f"the program refused its configuration (exit code {code}){tail}")
-    raise ProgramFailed(f"the program {how_it_ended(code)}{tail}")
+        raise BadConfigError(f"the program refused its configuration (exit code {code}){said}")
+    raise ProgramFailed(f"the program {how_it_ended(code)}{said}", reason.behind)
 
 
-def _tail(log: Path) -> str:
-    """Return the last line of the log, for a message."""
-    with open(log, "rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-        lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-    return f": {lines[-1].strip()}" if lines else ""
+def _first_failure(code: int, log: Path) -> tuple[int, FailureReason]:
+    """Return the exit code that counts, and what the log tells: a launcher's own code says nothing."""
+    if code == _SHELL_KILLED:
+        code = -signal.SIGKILL
+    if code in (DONE, INTERRUPTED) or -code in FROM_OUTSIDE:
+        return code, UNKNOWN
+    reason = reason_in(log)
+    return code if reason.code is None else reason.code, reason

@@ -12,9 +12,13 @@ from jobs.training.connection import Connection
 from jobs.training.ranks import Ranks
 from orchestrator.core.types import Reason
 from tests.helpers import wait_for
+from tests.unit.jobs.training.test_log_reason import summary
 
 CRASHED, DONE = {"code": 1, "out_of_memory": False}, {"code": 0, "out_of_memory": False}
 KILLED, STARVED = {"code": -9, "out_of_memory": False}, {"code": -9, "out_of_memory": True}
+# torchrun as the program there, one of whose own processes was killed.
+TORCHRUN = {"code": 1, "out_of_memory": False, "by": "torchrun"}
+BANNER = summary(root=-9).splitlines()
 
 
 @pytest.fixture
@@ -47,6 +51,7 @@ def ranks(agents: list[Connection], monkeypatch: pytest.MonkeyPatch) -> Iterator
         (DONE, CRASHED, "rank 2 on node3 left with exit code 1: last words", Reason.CODE_ERROR),
         (CRASHED, KILLED, "rank 2 on node3 was killed by SIGKILL", Reason.KILLED),
         (CRASHED, STARVED, "rank 2 on node3 was killed for want of memory", Reason.OUT_OF_MEMORY),
+        (CRASHED, TORCHRUN, "rank 2 on node3: rank 1 was killed by SIGKILL", Reason.KILLED),
         (CRASHED, None, "rank 2 on node3 was lost: no connection to its node", Reason.KILLED),
     ],
 )
@@ -62,7 +67,7 @@ def test_the_cause_is_who_was_killed_or_lost(
     if second is None:
         agents[1].hang_up()
     else:
-        agents[1].send({"output": ["words", "last words"]})
+        agents[1].send({"output": BANNER if second is TORCHRUN else ["words", "last words"]})
         agents[1].send(second)
     ranks.wait(60)
     error = ranks.error(patience_s=0.1)
