@@ -64,7 +64,7 @@ _NOISE = re.compile(
     | ^note:\ | ^Node\.js\ v | ^Execution\ halted | ^exit\ status\ \d | ^goroutine\ | ^\[signal[ ]
     | ^Stacktrace: | ^in\ expression\ starting\ at | ^warning:[ ]
     | ^(?:real|user|sys)\s+\d | ^Command\ exited\ with | ^\s*\[Previous\ line
-    | ^g?make(?:\[\d+\])?:\ \*\*\* | ^(?:srun|slurmstepd):\  | ^ERROR\ conda\.cli | ^npm\ ERR!
+    | ^g?make(?:\[\d+\])?:\ \*\*\* | ^(?:srun|\w+stepd):\  | ^ERROR\ conda\.cli | ^npm\ ERR!
     | ^command\ terminated\ by
     """
 )
