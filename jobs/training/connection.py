@@ -1,6 +1,7 @@
 """A connection between the processes of a run on several nodes: JSON messages, one a line, over TCP.
 
-Both ends prove that they know a secret before anything else, so that no other user's process takes part.
+Both ends prove that they know a secret, in short lines of text, before any message is parsed: no other user's
+process takes part.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import select
 import socket
 import struct
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -19,7 +21,10 @@ from typing import Any
 
 # Longer lines are not ours.
 _LONGEST_LINE = 16 << 20
-_LONGEST_GREETING = 4096
+_LONGEST_GREETING = 1024
+# Seconds in which the other end must have proved that it knows the secret.
+_GREETING_S = 10.0
+_POLL_S = 0.02
 # A send that takes longer has no reader.
 _SEND_S = 10
 # Probes for a peer whose machine is gone, in seconds: of silence, between probes; and their number.
@@ -50,15 +55,50 @@ class Connection:
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send a message; nothing happens if the other end is gone, which the next reading notices."""
+        self._send(json.dumps(message).encode())
+
+    def _send(self, line: bytes) -> None:
         with self._sending, suppress(OSError):
             try:
-                self._socket.sendall(json.dumps(message).encode() + b"\n")
+                self._socket.sendall(line + b"\n")
             except OSError:
                 self._socket.shutdown(socket.SHUT_WR)  # nothing may follow a part of a message
 
-    def receive(self, longest: int = _LONGEST_LINE) -> Iterator[dict[str, Any]]:
+    def greet(self, *words: str) -> None:
+        """Send a line of a greeting."""
+        self._send(" ".join(words).encode())
+
+    def greeting(self, words: int) -> list[str] | None:
+        """Return a line of the other end's greeting, of so many words; ``None`` before it is whole.
+
+        Reads no byte beyond it. Anything else closes the connection.
+        """
+        try:
+            begun = self._socket.recv(_LONGEST_GREETING, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        except OSError:
+            begun = b""
+        line, end, _ = begun.partition(b"\n")
+        found = line.decode(errors="replace").split(" ")
+        if end and len(found) == words:
+            self._socket.recv(len(line) + 1)
+            return found
+        self.closed = bool(end) or not begun or len(begun) == _LONGEST_GREETING
+        return None
+
+    def wait_for_greeting(self, words: int, seconds: float) -> list[str]:
+        """Return a line as :meth:`greeting`; words without text if it does not come in time."""
+        deadline = time.monotonic() + seconds
+        while not self.closed and time.monotonic() < deadline:
+            if (found := self.greeting(words)) is not None:
+                return found
+            time.sleep(_POLL_S)
+        return [""] * words
+
+    def receive(self) -> Iterator[dict[str, Any]]:
         """Yield the messages that have come."""
-        self._read(longest)
+        self._read()
         while self._waiting:
             yield self._waiting.popleft()
 
@@ -67,10 +107,10 @@ class Connection:
         while not self._waiting and not self.closed:
             if not select.select([self], [], [], seconds)[0]:
                 break
-            self._read(_LONGEST_LINE)
+            self._read()
         return self._waiting.popleft() if self._waiting else None
 
-    def _read(self, longest: int) -> None:
+    def _read(self) -> None:
         while not self.closed:
             try:
                 chunk = self._socket.recv(1 << 16, socket.MSG_DONTWAIT)
@@ -79,15 +119,15 @@ class Connection:
             except OSError:
                 chunk = b""
             *lines, self._buffer = (self._buffer + chunk).split(b"\n")
-            self.closed = not chunk or len(self._buffer) > longest
+            self.closed = not chunk or len(self._buffer) > _LONGEST_LINE
             try:
                 self._waiting += [dict(json.loads(line)) for line in lines]
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, RecursionError):
                 self.closed = True
 
     def ended(self) -> bool:
         """Whether the other end is gone; messages stay to be received."""
-        self._read(_LONGEST_LINE)
+        self._read()
         return self.closed
 
     def close(self) -> None:
@@ -107,29 +147,30 @@ class Greeting:
 
     def __init__(self, connection: Connection, secret: str) -> None:
         self.connection, self._secret, self._nonce = connection, secret, secrets.token_hex(16)
+        self._until = time.monotonic() + _GREETING_S
         self.host = ""
-        connection.send({"nonce": self._nonce})
+        connection.greet(self._nonce)
 
     def accepted(self) -> bool:
-        """Whether the proof has come and is right. A wrong one closes the connection."""
-        for message in self.connection.receive(_LONGEST_GREETING):
-            nonce, host, proof = (str(message.get(name)) for name in ("nonce", "host", "proof"))
-            if not _equal(proof, _proof(self._secret, "agent", self._nonce, nonce, host)):
-                self.connection.hang_up()
-                return False
-            self.host = host
-            self.connection.send({"proof": _proof(self._secret, "worker", nonce, self._nonce)})
-            return not self.connection.closed
+        """Whether the proof has come and is right. A wrong or late one closes the connection."""
+        if (words := self.connection.greeting(3)) is not None:
+            proof, nonce, host = words
+            if _equal(proof, _proof(self._secret, "agent", self._nonce, nonce, host)):
+                self.host = host
+                self.connection.greet(_proof(self._secret, "worker", nonce, self._nonce))
+                return not self.connection.closed
+            self.connection.hang_up()
+        elif time.monotonic() > self._until:
+            self.connection.hang_up()
         return False
 
 
 def greet(peer: socket.socket, secret: str, host: str, patience_s: float) -> Connection | None:
     """Prove to the listening end that this one knows the secret; return ``None`` if that end does not."""
     connection, nonce = Connection(peer), secrets.token_hex(16)
-    theirs = str((connection.wait_for_message(patience_s) or {}).get("nonce"))
-    proof = _proof(secret, "agent", theirs, nonce, host)
-    connection.send({"nonce": nonce, "host": host, "proof": proof})
-    answer = str((connection.wait_for_message(patience_s) or {}).get("proof"))
+    (theirs,) = connection.wait_for_greeting(1, patience_s)
+    connection.greet(_proof(secret, "agent", theirs, nonce, host), nonce, host)
+    (answer,) = connection.wait_for_greeting(1, patience_s)
     if _equal(answer, _proof(secret, "worker", nonce, theirs)):
         return connection
     connection.hang_up()

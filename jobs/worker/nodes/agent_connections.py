@@ -19,6 +19,8 @@ from orchestrator.core.errors import OrchestrateError
 # where agents cannot see such a file, PORT:SECRET to take.
 ADDRESS_FILE_VARIABLE, GIVEN_VARIABLE = "ORCHESTRATE_AGENTS", "ORCHESTRATE_AGENTS_AT"
 
+# Connections at a time, beside one for each agent, of which nothing is known yet.
+_SPARE = 16
 # Seconds until all agents are there: at first, and after an attempt.
 _START_PATIENCE_S, _PATIENCE_S = 300.0, 20.0
 
@@ -27,7 +29,7 @@ class Agents:
     """The agents of so many ``others``. ``complete``: all wait for an attempt."""
 
     def __init__(self, others: int) -> None:
-        self._others = others
+        self._others, self._most_strangers = others, others + _SPARE
         port, _, given = os.environ.get(GIVEN_VARIABLE, "0:").partition(":")
         self._secret = given or secrets.token_hex(32)
         self._greetings: list[Greeting] = []
@@ -38,7 +40,7 @@ class Agents:
         self._failures: Path | None = None
         if others:
             file = None if given else _address_file()
-            self._listener = socket.create_server(("", int(port)), backlog=others + 16)
+            self._listener = socket.create_server(("", int(port)), backlog=self._most_strangers)
             self._listener.setblocking(False)
             if file is not None:
                 self._failures = file.with_name(f"{file.name}.failed")
@@ -48,12 +50,10 @@ class Agents:
         """Take new connections, and drop those that ended."""
         if self._listener is None:
             return
-        while True:
+        for _ in range(self._most_strangers):
             try:
                 self._greetings.append(Greeting(Connection(self._listener.accept()[0]), self._secret))
-            except BlockingIOError:
-                break
-            except OSError:  # gone already, or no descriptor is free
+            except OSError:  # none is left, gone already, or no descriptor is free
                 break
         greetings, self._greetings = self._greetings, []
         for greeting in greetings:
@@ -63,6 +63,9 @@ class Agents:
                 greeting.connection.close()
             else:
                 self._greetings.append(greeting)
+        # An agent proves itself at once, and tries again: who is silent for longest is none.
+        while len(self._greetings) > self._most_strangers:
+            self._greetings.pop(0).connection.hang_up()
         there, self._there = self._there, []
         for host, connection in there:
             if connection.ended():

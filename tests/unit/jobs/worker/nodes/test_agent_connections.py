@@ -5,10 +5,12 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
+from jobs.training import connection
 from jobs.training.connection import Connection, greet
 from jobs.worker.nodes import agent_connections as module
 from jobs.worker.nodes.agent_connections import Agents
@@ -23,6 +25,11 @@ def agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agents]:
     agents = Agents(2)
     yield agents
     agents.close()
+
+
+@pytest.fixture
+def port(agents: Agents, tmp_path: Path) -> int:
+    return int((tmp_path / "address").read_text().split(":")[1])
 
 
 @pytest.fixture
@@ -76,6 +83,72 @@ def test_a_stranger_learns_nothing_and_does_not_count(
     close(taken)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"[" * 900 + b"\n",
+        b"[" * 3000 + b"\n",
+        b'{"a":' * 100_000,
+        b"\n" * 5000,
+        b"\xff\0 " * 20 + b"\n",
+        b"a b c\n",
+        b'{"nonce": "0", "host": "h", "proof": "0"}\n',
+        b"",
+    ],
+)
+def test_what_strangers_say_ends_only_their_connection(
+    agents: Agents, connect: Callable[..., Connection | None], port: int, said: bytes
+) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as stranger:
+        with suppress(OSError):
+            stranger.sendall(said)
+            stranger.shutdown(socket.SHUT_WR)
+        wait_for(lambda: agents.attend() or is_ended(stranger))  # type: ignore[func-returns-value]
+        assert connect("node2")
+        assert connect("node3")
+        close(agents.take())
+
+
+def test_silent_and_slow_strangers_are_few_and_have_little_time(
+    agents: Agents, connect: Callable[..., Connection | None], port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as stack:
+        strangers = []
+        for _ in range(200):
+            strangers.append(stack.enter_context(socket.create_connection(("127.0.0.1", port))))
+            agents.attend()
+        assert connect("node2")
+        held = [one for one in strangers if not is_ended(one)]
+        assert 0 < len(held) <= 2 + 16
+        held[-1].sendall(b"a")
+        monkeypatch.setattr(connection, "_GREETING_S", -1.0)
+        late = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        wait_for(lambda: agents.attend() or is_ended(late))  # type: ignore[func-returns-value]
+
+
+def test_a_stranger_in_the_worker_s_place_learns_nothing_and_ends_no_agent() -> None:
+    for said in (b"[" * 3000 + b"\n", b"0\n0\n", b""):
+        with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+            peer = socket.create_connection(server.getsockname())
+            future = pool.submit(greet, peer, "secret", "node2", PATIENCE_S)
+            with server.accept()[0] as stranger:
+                stranger.sendall(said)
+                stranger.shutdown(socket.SHUT_WR)
+                assert future.result() is None
+
+
+def is_ended(peer: socket.socket) -> bool:
+    """Whether the other end has closed the connection."""
+    try:
+        while peer.recv(1 << 16, socket.MSG_DONTWAIT):
+            pass
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
 def test_an_agent_that_left_is_missing(
     agents: Agents, connect: Callable[..., Connection | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,5 +176,5 @@ def test_without_anyone_who_starts_agents_no_job_on_several_nodes(monkeypatch: p
 
 
 def close(taken: Iterable[tuple[str, Connection]]) -> None:
-    for _, connection in taken:
-        connection.close()
+    for _, end in taken:
+        end.close()
