@@ -1,9 +1,9 @@
 """`python -m jobs.check`: check the runs of a sweep with their trainer before anything is submitted.
 
 Reads ``{"trainer": name, "plugins": [...], "runs": [...], "elsewhere": bool, "memory": MB of a run or null}``
-as JSON on stdin and writes ``{"problems": [...], "structures": n}`` to stdout, with ``"progress": true``
-after a line ``[done, total]`` whenever a configuration is checked. With ``"early": true`` only the trainer's
-first look is taken. Output of libraries goes to stderr.
+as JSON on stdin, with one run of each configuration, and writes ``{"problems": [...], "structures": n}`` to
+stdout, with ``"progress": true`` after a line ``[done, total]`` whenever a configuration is checked. With
+``"early": true`` only the trainer's first look is taken. Output of libraries goes to stderr.
 """
 
 from __future__ import annotations
@@ -60,15 +60,6 @@ def structure(run: Run) -> Structure:
     )
 
 
-def distinct(runs: Sequence[Run]) -> list[Run]:
-    """Return the first run of each configuration; runs that differ in the seed alone have the same one."""
-    found: dict[str, Run] = {}
-    for run in runs:
-        configuration = json.dumps([run.overrides, run.threads, run.target], sort_keys=True)
-        found.setdefault(configuration, run)
-    return list(found.values())
-
-
 def report_checked(done: int, total: int) -> None:
     """Report that so many of the configurations are checked."""
     if number := os.environ.get(PROGRESS):
@@ -96,7 +87,7 @@ def main() -> None:
 
 
 def _look_at(trainer: TrainerSpec, runs: Sequence[Run]) -> list[Problem]:
-    problems: list[Problem] = pkgutil.resolve_name(trainer.first_look)(distinct(runs))
+    problems: list[Problem] = pkgutil.resolve_name(trainer.first_look)(runs)
     return problems
 
 
@@ -105,7 +96,7 @@ def _check_with(trainer: TrainerSpec, runs: Sequence[Run]) -> list[Problem]:
         load_plugins(trainer)
     except BadConfigError as error:
         return [Problem(runs[0].run_id, "plugins", str(error), error.hint)]
-    problems: list[Problem] = pkgutil.resolve_name(trainer.check)(distinct(runs))
+    problems: list[Problem] = pkgutil.resolve_name(trainer.check)(runs)
     return problems
 
 

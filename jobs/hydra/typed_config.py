@@ -22,7 +22,7 @@ from omegaconf.errors import (
     ValidationError,
 )
 
-from jobs.check import Problem, distinct, report_checked
+from jobs.check import Problem, report_checked
 from jobs.hydra.checking import Findings, check_values
 from jobs.hydra.override_text import override_text
 from jobs.hydra.spelling import Vocabulary, keys_of, nearest
@@ -93,9 +93,9 @@ class TypedConfig(Generic[T]):
         Every distinct value is checked once, then every distinct configuration of right values by
         ``check_one``, which raises :class:`BadConfigError` for one that would fail. Seeds make no difference.
         """
-        findings, done, total = Findings(), 0, len(distinct(runs))
+        findings, done, total = Findings(), 0, len(runs)
         for shape in check_values(self, runs, findings):
-            for run in distinct(shape.good):
+            for run in shape.good:
                 report_checked(done, total)
                 done += 1
                 try:

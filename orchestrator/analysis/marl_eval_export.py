@@ -19,6 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.evaluate import TIMES_FOR_BEST, usual_of
 from orchestrator.analysis.return_metrics import may_lack_episodes
@@ -35,6 +37,9 @@ _RESERVED = frozenset({"EXTRA"})
 # The key of a point that names its sweep; no grid can have it.
 SWEEP = "@sweep"
 _MOST_NAMED = 3
+
+# A text that is the same for equal values. `json.dumps` would make an encoder for each of very many values.
+_canonical = json.JSONEncoder(sort_keys=True).encode
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,8 @@ def write(collected: Collected, sweep_dir: SweepDir) -> Export:
     again = f"orchestrate evaluate {sweep_dir.name} --best"
     made = export(collected, absolute_metrics(sweep_dir), again=again)
     # Unsorted: marl-eval reads steps in the file's order, and "step_10" sorts before "step_2".
-    write_atomic(sweep_dir.marl_eval, json.dumps(made.data, indent=1, allow_nan=False).encode() + b"\n")
+    text = orjson.dumps(made.data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    write_atomic(sweep_dir.marl_eval, text)
     return made
 
 
@@ -175,10 +181,6 @@ def _as_read(name: str) -> str:
     return name.lower().upper()
 
 
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
-
-
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else _canonical(value)
 
@@ -241,13 +243,17 @@ def _series(collected: Collected, rows: Iterable[Mapping[str, Any]]) -> dict[tup
     wanted = {(row["sweep"], row["run_id"]): _evaluated(row["trainer"]) for row in rows}
     every = {name for names in wanted.values() for name in names}
     table = collected.metrics.filter(pl.col("name").is_in(list(every)) & pl.col("value").is_finite())
-    parts = table.partition_by("sweep", "run_id", "name", as_dict=True)
-    found = {}
-    for key, names in wanted.items():
-        own = next((parts[*key, name] for name in names if (*key, name) in parts), None)
-        if own is not None:
-            found[key] = [_Step(*step) for step in own.select("frames", "wall_time", "value").rows()]
-    return found
+    steps: dict[tuple[str, str], dict[str, list[_Step]]] = {}
+    for sweep, run_id, name, *step in table.select(
+        "sweep", "run_id", "name", "frames", "wall_time", "value"
+    ).iter_rows():
+        steps.setdefault((sweep, run_id), {}).setdefault(name, []).append(_Step(*step))
+    chosen = {
+        key: next((steps[key][name] for name in names if name in steps[key]), None)
+        for key, names in wanted.items()
+        if key in steps
+    }
+    return {key: own for key, own in chosen.items() if own is not None}
 
 
 def _evaluated(trainer: str | None) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.analysis.significance import average_ranks
 from orchestrator.analysis.stats import Group, finite
 from orchestrator.analysis.summary import hardware
 from orchestrator.core.formatting import duration
@@ -112,9 +113,8 @@ def _residuals(found: Sequence[Group]) -> tuple[Floats, Floats, NDArray[np.int_]
 def _chance(away: Floats, strata: NDArray[np.int_]) -> float:
     """Return the p-value of speeds so dependent on time; ``away`` is in the order of starts."""
     import numpy as np
-    from scipy.stats import rankdata  # type: ignore[import-untyped]
 
-    ranks = rankdata(away.round(6))
+    ranks = average_ranks(away.round(6))
     ranks -= ranks.mean()
     generator = np.random.default_rng(_SEED)
     drawn = np.tile(ranks, (_PERMUTATIONS + 1, 1))

@@ -15,12 +15,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from orchestrator.config.grid.model import bare_key
+from orchestrator.config.passed_checks import PassedCheck
 from orchestrator.config.trainers import get_trainer, is_installed
 from orchestrator.core import hardware
 from orchestrator.core.errors import ChecksFailedError, OrchestrateError
 from orchestrator.core.installation import install_here
 from orchestrator.core.progress import report_step
-from orchestrator.core.types import Plan, Sweep, Value
+from orchestrator.core.types import Plan, Run, Sweep, Value
 from orchestrator.core.units import megabytes
 
 LOCAL = "local"
@@ -94,17 +95,25 @@ def check_sweep(
     start, the current one by default. Raises :class:`OrchestrateError` if the check itself fails.
     """
     began = time.monotonic()
-    plugins = [asdict(plugin) for plugin in sweep.plugins]
+    runs = distinct(sweep.runs)
     request = {
         "trainer": sweep.trainer,
-        "plugins": plugins,
-        "runs": [run.to_json() for run in sweep.runs],
+        "plugins": [asdict(plugin) for plugin in sweep.plugins],
         # Files and packages of other machines are invisible here.
         "elsewhere": any(target != LOCAL for target in sweep.targets),
         "memory": _memory_of_run(sweep),
         "progress": True,
     }
-    answer = _ask(python, json.dumps(request), folder, f"checking configurations with {sweep.trainer}")
+    spec = get_trainer(sweep.trainer).with_plugins(sweep.plugins)
+    passed = PassedCheck.of(spec, [python, str(folder), request, sorted(runs)])
+    structures = passed and passed.structures()
+    if structures is not None:
+        answer: dict[str, Value] = {"problems": [], "structures": structures}
+    else:
+        request["runs"] = [run.to_json() for run in runs.values()]
+        answer = _ask(python, json.dumps(request), folder, f"checking configurations with {sweep.trainer}")
+        if passed and not answer["problems"]:
+            passed.record(answer["structures"])
     faults = [found for found in answer["problems"] if not (partial and found["whole"])]
     faults += _shared_cores(sweep) or _beyond_physical_cores(sweep)
     problems, warnings = (
@@ -116,6 +125,14 @@ def check_sweep(
     return CheckReport(problems, *counted, seconds, early, warnings)
 
 
+def distinct(runs: Iterable[Run]) -> dict[str, Run]:
+    """Return the first run of each configuration; runs that differ in the seed alone have the same one."""
+    found: dict[str, Run] = {}
+    for run in runs:
+        found.setdefault(json.dumps([run.overrides, run.threads, run.target, run.loggers]), run)
+    return found
+
+
 def refuse_wrong_names(sweep: Sweep) -> None:
     """Raise :class:`ChecksFailedError` for names, keys and values that the trainer's first look refuses.
 
@@ -125,7 +142,7 @@ def refuse_wrong_names(sweep: Sweep) -> None:
     spec = get_trainer(sweep.trainer)
     if not spec.first_look or sweep.plugins or not is_installed(spec):
         return
-    runs = [run.to_json() for run in sweep.runs]
+    runs = [run.to_json() for run in distinct(sweep.runs).values()]
     request = {"trainer": sweep.trainer, "plugins": [], "runs": runs, "early": True}
     answer = _ask(sys.executable, json.dumps(request), None, f"checking names with {sweep.trainer}")
     if problems := _sorted(answer["problems"], sweep):

@@ -18,6 +18,9 @@ _MOST_LOOKS = 300_000
 
 _Value = Hashable
 
+# A text that is the same for equal values. `json.dumps` would make an encoder for each of very many values.
+_identity = json.JSONEncoder(sort_keys=True, default=str).encode
+
 
 def interleaved(points: Sequence[Point], lanes: int = 1) -> list[int]:
     """Return the indices of these points in an interleaved order that depends only on the points.
@@ -97,7 +100,3 @@ def _rounds(identities: Sequence[str]) -> list[list[int]]:
 def _shuffle_key(values: Sequence[Sequence[_Value]], turn: int) -> Callable[[int], bytes]:
     """Return a sort key for an arbitrary but fixed order, another one in each round."""
     return lambda number: hashlib.sha256(f"{turn} {values[number]}".encode()).digest()
-
-
-def _identity(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)

@@ -23,7 +23,7 @@ from orchestrator.rundir.atomic import (
     write_exclusive,
 )
 from orchestrator.rundir.claims import Claim, read_claim
-from orchestrator.rundir.plain_files import is_listed, open_plain
+from orchestrator.rundir.plain_files import PathWithin, is_listed, open_plain
 
 _OUTCOMES = [state.value for state in RunState]
 _REASONS = [None, *(reason.value for reason in Reason)]
@@ -44,19 +44,20 @@ class CheckpointFile:
 class AttemptDir:
     """The folder of one attempt; only its claim's holder writes here."""
 
+    claim_path = PathWithin("claim")
+    log = PathWithin("log.txt")
+    metrics = PathWithin("metrics.jsonl")
+    checkpoints = PathWithin("checkpoints")
+    scratch = PathWithin("scratch")
+    wandb = PathWithin("wandb")
+    wandb_packed = PathWithin("wandb.tar")
+    end_path = PathWithin("end.json")
+    policy = PathWithin("policy.pt")
+    policies = PathWithin("policies")
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.number = int(path.name)
-        self.claim_path = path / "claim"
-        self.log = path / "log.txt"
-        self.metrics = path / "metrics.jsonl"
-        self.checkpoints = path / "checkpoints"
-        self.scratch = path / "scratch"
-        self.wandb = path / "wandb"
-        self.wandb_packed = path / "wandb.tar"
-        self.end_path = path / "end.json"
-        self.policy = path / "policy.pt"
-        self.policies = path / "policies"
 
     def claim(self) -> Claim | None:
         """Read the claim."""

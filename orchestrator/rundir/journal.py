@@ -25,7 +25,6 @@ from orchestrator.rundir.plain_files import (
     Version,
     open_plain,
     open_to_write,
-    read_plain,
     read_rest,
     version_of,
 )
@@ -277,6 +276,7 @@ class JournalReader:
         # By path: the version read, the end of whole lines, their log, and the log with an unfinished last
         # line.
         self._known: dict[Path, tuple[Version, int, WorkerLog, WorkerLog]] = {}
+        self._compacted: tuple[Version, list[WorkerLog]] | None = None
 
     def read(self, path: Path) -> WorkerLog:
         """Read a journal. Raises ``FileNotFoundError`` after compaction: then list the folder again."""
@@ -299,6 +299,22 @@ class JournalReader:
         self._known[path] = version, start + len(whole) + len(end), log, seen
         return seen
 
+    def read_compacted(self, path: Path) -> list[WorkerLog]:
+        """Read a compacted file: each line holds a worker's token and an event."""
+        with open_plain(path) as file:
+            version = version_of(os.fstat(file.fileno()))
+            if self._compacted is not None and self._compacted[0] == version:
+                return self._compacted[1]
+            data = read_rest(file, path)
+        by_token: dict[str, list[bytes]] = {}
+        for line in data.split(b"\n"):
+            token, _, record = line.partition(b"\t")
+            if record:
+                by_token.setdefault(token.decode(errors="replace"), []).append(record)
+        logs = [replace(_parse(token, lines), compacted=True) for token, lines in by_token.items()]
+        self._compacted = version, logs
+        return logs
+
 
 def _after(log: WorkerLog, more: WorkerLog) -> WorkerLog:
     return WorkerLog(log.token, log.events + more.events, log.damaged + more.damaged)
@@ -318,16 +334,6 @@ def ends_with_exit(path: Path) -> bool:
         return bool(Event.from_json(parse_json(last)).kind == EXITED)
     except (DamagedFileError, ValueError, KeyError, TypeError):
         return False
-
-
-def read_compacted(path: Path) -> list[WorkerLog]:
-    """Read a compacted file: each line holds a worker's token and an event."""
-    by_token: dict[str, list[bytes]] = {}
-    for line in read_plain(path).split(b"\n"):
-        token, _, record = line.partition(b"\t")
-        if record:
-            by_token.setdefault(token.decode(errors="replace"), []).append(record)
-    return [replace(_parse(token, lines), compacted=True) for token, lines in by_token.items()]
 
 
 def write_compacted(path: Path, logs: Iterable[WorkerLog]) -> None:

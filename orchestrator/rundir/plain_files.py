@@ -11,7 +11,7 @@ import stat
 from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol
 
 from orchestrator.core.errors import DamagedFileError
 
@@ -25,6 +25,22 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFDIR: "a folder",
 }
+
+
+class HasPath(Protocol):
+    """A folder."""
+
+    path: Path
+
+
+class PathWithin:
+    """The path of an entry of a folder, made when it is read: a command looks into ten thousand folders."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, folder: HasPath, _type: type) -> Path:
+        return folder.path / self._name
 
 
 def open_plain(path: Path) -> BufferedReader:
@@ -69,11 +85,11 @@ def same_content(one: Path, other: Path) -> bool:
     return read_plain(one) == read_plain(other)
 
 
-def require_plain(path: Path) -> None:
+def require_plain(path: str | Path) -> None:
     """Raise as :func:`open_plain` would, without opening the file."""
     kind = stat.S_IFMT(os.stat(path).st_mode)
     if kind != stat.S_IFREG:
-        raise DamagedFileError(path, f"is {_KINDS.get(kind, 'something else')}, expected a plain file")
+        raise DamagedFileError(Path(path), f"is {_KINDS.get(kind, 'something else')}, expected a plain file")
 
 
 def is_listed(path: Path, levels: int = 1) -> bool:
@@ -97,20 +113,20 @@ def is_listed(path: Path, levels: int = 1) -> bool:
 
 def open_descriptor(name: str | Path, flags: int) -> int:
     """Open as :func:`os.open`, for a plain file only. Raises as :func:`open_to_write`."""
-    path = Path(name)
     try:
-        require_plain(path)
+        require_plain(name)
     except FileNotFoundError:
-        if path.is_symlink():
-            raise DamagedFileError(path, "is a link that leads nowhere, expected a plain file") from None
+        if os.path.islink(name):
+            why = "is a link that leads nowhere, expected a plain file"
+            raise DamagedFileError(Path(name), why) from None
         if not flags & os.O_CREAT:
-            is_listed(path)
+            is_listed(Path(name))
     # The kind may have changed since: open without waiting, and check again.
-    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    descriptor = os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            require_plain(path)
-            raise DamagedFileError(path, "is no plain file")
+            require_plain(name)
+            raise DamagedFileError(Path(name), "is no plain file")
         os.set_blocking(descriptor, True)
     except BaseException:
         os.close(descriptor)

@@ -23,7 +23,7 @@ from orchestrator.rundir.copy_origin import fetch_command
 from orchestrator.rundir.descriptions import Descriptions
 from orchestrator.rundir.foreign_marks import foreign_attempts, read_absent
 from orchestrator.rundir.metrics import Executed, ResumePoint, Row, merge, read_metrics, resume_chain
-from orchestrator.rundir.plain_files import is_listed, read_plain
+from orchestrator.rundir.plain_files import PathWithin, is_listed, read_plain
 
 ATTEMPTS, RETIRED = "attempts", re.compile(r"retired-(\d+)\.json")
 
@@ -31,13 +31,18 @@ ATTEMPTS, RETIRED = "attempts", re.compile(r"retired-(\d+)\.json")
 class RunDir:
     """One run's folder."""
 
+    description_path = PathWithin("run.json")
+    result_path = PathWithin("result.json")
+    _attempts = PathWithin(ATTEMPTS)
+
     def __init__(self, path: Path, descriptions: Descriptions | None = None) -> None:
-        self.path = path
-        self.run_id, self.sweep = path.name, path.parent.parent.name
+        self.path, self.run_id = path, path.name
         self._submitted = descriptions or Descriptions(path.parent.parent)
-        self.description_path = path / "run.json"
-        self.result_path = path / "result.json"
-        self._attempts = path / ATTEMPTS
+
+    @property
+    def sweep(self) -> str:
+        """The name of its sweep."""
+        return self.path.parent.parent.name
 
     def describe(self, run: Run) -> None:
         """Store the description in the run's folder. After the first attempt it never changes."""

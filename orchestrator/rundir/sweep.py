@@ -61,7 +61,6 @@ from orchestrator.rundir.journal import (
     JournalReader,
     WorkerLog,
     ends_with_exit,
-    read_compacted,
     read_journal,
     write_compacted,
 )
@@ -344,7 +343,7 @@ class SweepDir:
 
     def _read_compacted(self) -> list[WorkerLog]:
         try:
-            return read_compacted(self._compacted)
+            return self._reader.read_compacted(self._compacted)
         except FileNotFoundError:
             return []
 
@@ -355,9 +354,13 @@ class SweepDir:
         assert RUN_ID.fullmatch(run_id), run_id
         return RunDir(self._runs / run_id, self._descriptions)
 
+    def run_folders(self) -> set[str]:
+        """Return the ids of all runs with a folder."""
+        return set(filter(RUN_ID.fullmatch, listdir(self._runs)))
+
     def run_ids(self) -> list[str]:
         """Return the ids of all runs with a folder or a description."""
-        return sorted(filter(RUN_ID.fullmatch, {*listdir(self._runs), *self._descriptions.run_ids()}))
+        return sorted({*self.run_folders(), *filter(RUN_ID.fullmatch, self._descriptions.run_ids())})
 
     def describe(self, runs: Iterable[Run]) -> dict[str, str]:
         """Store descriptions of runs to be trained; return refused ones with the reason.

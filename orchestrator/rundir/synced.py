@@ -30,7 +30,7 @@ from orchestrator.rundir.attempt import AttemptDir, listdir
 from orchestrator.rundir.copy_origin import SOURCES, SYNCED, Copy, read_copy
 from orchestrator.rundir.fingerprint import fingerprint, is_unchanged
 from orchestrator.rundir.foreign_marks import MARK
-from orchestrator.rundir.journal import read_compacted
+from orchestrator.rundir.journal import JournalReader
 from orchestrator.rundir.plain_files import open_to_write
 from orchestrator.rundir.run import RETIRED, RunDir
 from orchestrator.rundir.sweep import COMPARISON, SweepDir
@@ -322,7 +322,7 @@ def leave_journals(folder: Path, there: Collection[str]) -> None:
     compacted = folder / JOURNALS / COMPACTED
     if not gone or f"{JOURNALS}/{COMPACTED}" not in there or not compacted.is_file():
         return
-    folded = {log.token for log in read_compacted(compacted)}
+    folded = {log.token for log in JournalReader().read_compacted(compacted)}
     for name in gone:
         path = folder / JOURNALS / name
         empty_log = path.suffix == ".log" and path.stat().st_size == 0

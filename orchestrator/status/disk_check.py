@@ -50,8 +50,11 @@ def inspect(sweep_dir: SweepDir, run_ids: Iterable[str]) -> dict[str, RunEvidenc
         except (DamagedFileError, OSError) as error:
             return RunEvidence(damage=str(error))
 
-    run_ids = list(run_ids)
-    return dict(zip(run_ids, read_all(look, run_ids, "looking at runs"), strict=True))
+    wanted = list(run_ids)
+    folders = sweep_dir.run_folders()
+    there = [run_id for run_id in wanted if run_id in folders]
+    found = dict(zip(there, read_all(look, there, "looking at runs"), strict=True))
+    return {run_id: found.get(run_id) or RunEvidence() for run_id in wanted}
 
 
 def correct(seen: Survey, found: Mapping[str, RunEvidence], sweep_dir: SweepDir) -> Survey:

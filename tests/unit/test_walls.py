@@ -12,6 +12,7 @@ from pathlib import Path
 import grimp
 import pytest
 
+from orchestrator.config.code import snapshot
 from tests.wheels import build_wheel
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +52,11 @@ SHARED = (
 # A backend is one folder, one entry in config/backends and one class in scheduler_job: nothing else names it.
 NAMES_A_BACKEND = {"jobs/worker/scheduler_job.py", "orchestrator/config/backends.py"}
 LONGEST_FILE = 450
+# What a job starts, from the copy of the code that is kept with a sweep.
+STARTED_BY_JOBS = (
+    *("jobs.worker", "jobs.worker.nodes.agent", "jobs.check", "jobs.evaluate", "jobs.instance", "jobs.probe"),
+    *("jobs.train", "jobs.wandb.upload", "orchestrator.answer", "orchestrator.control.continue_from_job"),
+)
 
 
 def our_files(*patterns: str) -> list[Path]:
@@ -157,3 +163,10 @@ def test_a_wheel_holds_every_module_and_data_file(tmp_path: Path) -> None:
     for folder in ("jobs/conf", "orchestrator/templates/profiles"):
         assert any(name.startswith(folder) for name in expected)
     assert expected - held == set()
+
+
+def test_jobs_need_nothing_that_their_copy_of_the_code_leaves_out() -> None:
+    graph = grimp.build_graph("orchestrator", "jobs")
+    needed = {module for start in STARTED_BY_JOBS for module in graph.find_upstream_modules(start, True)}
+    left_out = tuple(name.removesuffix(".py").replace("/", ".") for name in snapshot._NOT_IN_JOBS)
+    assert not [module for module in needed if module.startswith(left_out)]

@@ -19,7 +19,7 @@ from jobs.check import Problem, report_checked
 from jobs.hydra.checking import Findings, Shape, check_values, structures
 from jobs.trainers.benchmarl import rules
 from jobs.trainers.benchmarl.building import require_possible, try_build
-from jobs.trainers.benchmarl.config import Outline, compose, compose_config, outline
+from jobs.trainers.benchmarl.config import Composed, Outline, compose, compose_config, outline
 from jobs.trainers.benchmarl.spelling import VOCABULARY
 from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError
@@ -62,7 +62,10 @@ class _Configuration:
 
 @dataclass(frozen=True)
 class _Shape(Shape):
-    """The runs of one structure, and what does not depend on their values."""
+    """The runs of one structure; ``outline``: of the first good run, its whole configuration if there is one.
+
+    Of other runs only the parts of :class:`Outline` that are no values are the same.
+    """
 
     outline: Outline
 
@@ -78,7 +81,7 @@ class _Shape(Shape):
 
 
 def _outlined(shape: Shape, findings: Findings) -> _Shape | None:
-    """Compose the first good run; ``None`` if that fails."""
+    """Compose the first good run, or else the choices alone; ``None`` if that fails."""
     try:
         whole = compose(shape.good[0]) if shape.good else outline(shape.base)
     except BadConfigError as error:
@@ -116,7 +119,7 @@ def _check_builds(shapes: Sequence[_Shape], findings: Findings) -> None:
             first = number == 0 and not parts <= built
             if first or (not parts <= built and time.monotonic() < deadline):
                 built |= parts
-                _try_run(run, findings)
+                _try_run(run, shape.outline if number == 0 else None, findings)
 
 
 def _built_parts(shape: _Shape, run: Run) -> set[tuple[str, str]]:
@@ -131,9 +134,9 @@ def _built_parts(shape: _Shape, run: Run) -> set[tuple[str, str]]:
     return parts
 
 
-def _try_run(run: Run, findings: Findings) -> None:
+def _try_run(run: Run, known: Outline | None, findings: Findings) -> None:
     try:
-        composed = compose(run)
+        composed = known if isinstance(known, Composed) else compose(run)
         try_build(composed, render=bool(composed.experiment.render))
     except RefusedKeyError as error:
         findings.add(run, error if error.key is not None else _with_values(run, error))

@@ -38,6 +38,8 @@ from orchestrator.rundir.code import quoted, unquoted
 
 # A worker imports our code from the packages beside this one only.
 _OUR_PACKAGES = ("orchestrator", "jobs")
+# No job starts these, and they are a third of the files; they are for people, who have the program itself.
+_NOT_IN_JOBS = ("orchestrator/analysis", "orchestrator/ui", "orchestrator/api.py")
 _MOST_FILES = 20_000
 _MOST_BYTES = 512 << 20
 _CHUNK = 1 << 20
@@ -172,7 +174,8 @@ def _results_folders(sweep: SweepDir, cwd: Path) -> list[Path]:
 def _our_files(base: Path) -> Iterator[tuple[str, Path]]:
     """Yield this program's files with their names in a copy, which holds data as a wheel does."""
     for package in _OUR_PACKAGES:
-        yield from ((str(path.relative_to(base)), path) for path in _files(base / package))
+        names = ((str(path.relative_to(base)), path) for path in _files(base / package))
+        yield from ((name, path) for name, path in names if not name.startswith(_NOT_IN_JOBS))
     for place in map(data, DATA):
         found = _files(place) if place.is_dir() else [place]
         yield from ((f"orchestrator/{path.relative_to(place.parent)}", path) for path in found)

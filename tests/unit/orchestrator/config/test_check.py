@@ -2,16 +2,86 @@
 
 from __future__ import annotations
 
+import json
+import os
+import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orchestrator.config.check import check_sweep
+from orchestrator.config.check import CheckReport, check_sweep
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand
 from orchestrator.core import hardware
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.installation import install_here
+
+
+class Checker:
+    """A Python that gives each check the same answer, and keeps the requests."""
+
+    def __init__(self, folder: Path, problems: str = "[]") -> None:
+        self.path, self._requests = folder / "python", folder / "requests"
+        answer = f'{{"problems": {problems}, "structures": 1}}'
+        self.path.write_text(f"#!/bin/sh\ncat >>{self._requests}\necho >>{self._requests}\necho '{answer}'\n")
+        self.path.chmod(0o755)
+
+    def check(self, text: str, trainer: str = "ppo") -> CheckReport:
+        grid = f"name: c\ntrainer: {trainer}\nbase: {{task: gymnasium/CartPole-v1}}\n{text}"
+        return check_sweep(expand(parse_grid(grid, "grid.yaml")), python=str(self.path))
+
+    @property
+    def requests(self) -> list[Any]:
+        return [json.loads(line) for line in self._requests.read_text().splitlines()]
+
+
+def test_a_trainer_is_asked_about_each_configuration_once(tmp_path: Path) -> None:
+    checker = Checker(tmp_path)
+    report = checker.check("matrix: {lr: [0.1, 0.2], threads: [1, 4], seed: range(3)}\n")
+    asked = [(run["overrides"]["lr"], run["threads"], run["seed"]) for run in checker.requests[0]["runs"]]
+    assert asked == [(0.1, 1, 0), (0.1, 4, 0), (0.2, 1, 0), (0.2, 4, 0)]
+    assert (report.points, report.structures) == (12, 1)
+
+
+def test_what_passed_is_not_checked_again_until_something_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checker = Checker(tmp_path)
+    grid = "matrix: {lr: [0.1, 0.2], seed: range(3)}\n"
+    first, again = checker.check(grid), checker.check(grid)
+    assert replace(first, seconds=0) == replace(again, seconds=0)
+    checker.check("matrix: {seed: range(50), lr: [0.2, 0.1]}\n")  # the same configurations
+    assert len(checker.requests) == 1
+    checker.check("matrix: {lr: [0.1, 0.3], seed: range(3)}\n")
+    checker.check(grid + "resources: {mem: 3G}\n")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    checker.check(grid)
+    assert len(checker.requests) == 4
+    monkeypatch.syspath_prepend(packages := tmp_path / "packages")
+    packages.mkdir()
+    checker.check(grid)
+    (packages / "torch-3.0.dist-info").mkdir()  # another version of a package
+    checker.check(grid)
+    assert len(checker.requests) == 6
+    yesterday = time.time() - 25 * 3600
+    for passed in (Path.home() / ".cache/orchestrate/passed-checks").iterdir():
+        os.utime(passed, (yesterday, yesterday))
+    checker.check(grid)
+    assert len(checker.requests) == 7
+
+
+def test_a_check_with_problems_or_of_a_program_is_repeated(tmp_path: Path) -> None:
+    warning = {"run_id": "", "key": None, "message": "slow", "hint": None, "blocks": False}
+    warned = Checker(tmp_path, json.dumps([{**warning, "whole": False, "early": False}]))
+    for _ in range(2):
+        assert [str(one) for one in warned.check("").warnings] == ["grid.yaml: slow"]
+    assert len(warned.requests) == 2
+    program = Checker(tmp_path)
+    for _ in range(2):  # its files may have changed
+        program.check("matrix: {command: [[python, train.py]]}\n", trainer="command")
+    assert len(program.requests) == 4
 
 
 def test_problems_name_the_line_of_their_key_and_come_in_its_order() -> None:
