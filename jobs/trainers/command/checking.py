@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from jobs.check import ELSEWHERE, Problem, distinct
+from jobs.check import ELSEWHERE, Problem
 from jobs.trainers.command.argparse_options import misread
 from jobs.trainers.command.training import DESCRIPTION, command_line, patterns_of, require_program
 from jobs.training.config_errors import RefusedKeyError
@@ -52,7 +52,7 @@ def check(runs: Sequence[Run]) -> list[Problem]:
 def _misread_arguments(runs: Sequence[Run]) -> Iterator[Problem]:
     """Warn of arguments that a Python program does not read as the grid means them, each kind once."""
     seen = set()
-    for run in distinct(runs):
+    for run in runs:
         with contextlib.suppress(OrchestrateError):
             for fault in misread(run, arguments(run.overrides[COMMAND_KEY], run.point)):
                 if fault.text not in seen:

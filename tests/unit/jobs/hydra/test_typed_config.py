@@ -236,8 +236,8 @@ def test_each_configuration_of_right_values_is_checked() -> None:
 
     runs = [run_of({**GAME, "lr": lr}) for lr in (0.1, 0.2, "fast")]
     assert [problem.message for problem in PPO.problems(runs, check_one)] == [
-        "lr: found 'fast', expected a number",
         "lr: found 0.2, expected a number up to 0.1",
+        "lr: found 'fast', expected a number",
     ]
     assert checked == [("bucket_brigade/hard", 0.1), ("bucket_brigade/hard", 0.2)]
 
