@@ -55,10 +55,10 @@ class RunningMoments(nn.Module):
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
 
     @torch.no_grad()
-    def update(self, rows: int, mean: Tensor, variance: Tensor) -> None:
-        """Take so many rows in, by their moments."""
+    def update(self, rows: int, mean: Tensor, variance: Tensor, memory: int | None = None) -> None:
+        """Take so many rows in, by their moments; those before count as ``memory`` less these at most."""
         count = self.count + rows
-        share, apart = rows / count, mean - self.mean
+        share, apart = rows / (count if memory is None else count.clamp(max=memory)), mean - self.mean
         self.variance += share * (variance - self.variance) + share * (1 - share) * apart.square()
         self.mean += share * apart
         self.count.copy_(count)
@@ -107,11 +107,19 @@ class ActorCritic(nn.Module):
         self.parts = tuple(parts)
         self.seen = RunningMoments(shape[0]) if normalized and len(shape) == 1 else None
         self.returns = RunningMoments(1)
+        # One row for each update, whose variance is that of its advantages.
+        self.advantages = RunningMoments(1)
         self.body = body
         begins = [sum(self.parts[:number]) for number in range(len(parts))]
         self.register_buffer("begins", torch.tensor(begins), persistent=False)
         self.policy = _linear(features, sum(parts), gain=0.01)
         self.value = _linear(features, 1, gain=0.1)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        """Load as PyTorch does; former policies have no moments of advantages, which only training needs."""
+        for name, own in self.advantages.state_dict(prefix=f"{prefix}advantages.").items():
+            state_dict.setdefault(name, own)
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits (R, sum of parts) and normalized values (R)."""

@@ -25,7 +25,11 @@ class Update(Generic[C]):
     """Improves a network by rollouts, those of all processes of a group.
 
     ``config``: with this process's share of sizes. ``optimizer``: with all state of the update.
+    ``advantage_memory``: over how many updates the variance of advantages is averaged. Few rows by a good
+    policy differ by noise alone, which their own deviation would scale up.
     """
+
+    advantage_memory = 100
 
     def __init__(self, config: C, network: ActorCritic, group: Group) -> None:
         self.config, self.network, self.group = config, network, group
@@ -61,13 +65,16 @@ class Update(Generic[C]):
         return mean.tolist()
 
     def standardized(self, gained: Tensor) -> Tensor:
-        """Return advantages (R) in deviations from their mean, both of all processes' rows.
+        """Return advantages (R) as distances from their mean, by the deviation of the last updates'.
 
-        Neither the scale of rewards nor an error that all values share is left in them. Advantages that are
-        alike but for the rounding of returns are 0.
+        All are of all processes' rows. Neither the scale of rewards nor an error that all values share is
+        left in them. Advantages that are alike but for the rounding of returns are 0.
         """
         _, mean, variance = self.group.moments(gained)
-        return in_deviations(gained, mean, deviation_beside(self.network.returns.mean, variance))
+        within = self.network.advantages
+        with self.group.changing(within.buffers()):
+            within.update(1, torch.zeros_like(within.mean), variance, self.advantage_memory)
+        return in_deviations(gained, mean, deviation_beside(self.network.returns.mean, within.variance))
 
     def saw(self, observations: Tensor) -> None:
         """Take the observations of a rollout (R, *S) into the network's moments, if it has any."""

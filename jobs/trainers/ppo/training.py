@@ -47,6 +47,8 @@ def require_fit(config: PpoConfig) -> None:
 class PpoUpdate(Update[PpoConfig]):
     """The update of a network by its rollouts."""
 
+    advantage_memory = 1
+
     def __call__(self, rollout: Rollout, generator: torch.Generator) -> dict[str, float]:
         """Improve the network; return the means of its losses."""
         config, network = self.config, self.network

@@ -100,7 +100,7 @@ def test_observations_are_left_alone_if_asked_for() -> None:
 def test_a_policy_saved_with_the_former_floor_keeps_its_deviations() -> None:
     played = network()
     saved = {**played.state_dict(), "seen.variance": torch.full((5,), 0.03), "seen.count": torch.tensor(7.0)}
-    played.load_state_dict(saved)
+    played.load_state_dict({name: one for name, one in saved.items() if "advantages" not in name})
     assert played.seen is not None
     torch.testing.assert_close(played.seen.deviation, torch.full((5,), 0.2))
     assert saved["seen.variance"][0] == 0.03

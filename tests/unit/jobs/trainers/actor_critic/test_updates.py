@@ -89,7 +89,24 @@ def test_policies_learn_alike_whatever_returns_were_before(trainer: str, before:
     found = learner._update.standardized(gained + 40)
     assert float(found.mean()) == pytest.approx(0, abs=1e-5)
     assert float(found.std(correction=0)) == pytest.approx(1, abs=1e-5)
-    torch.testing.assert_close(found, learner._update.standardized(0.01 * gained), rtol=1e-3, atol=1e-4)
+    other = kind(keys.compose({**SAME, **own}), 0)._update.standardized(0.01 * gained)
+    torch.testing.assert_close(found, other, rtol=1e-3, atol=1e-4)
+
+
+def test_noise_of_an_update_counts_by_the_deviation_of_those_before() -> None:
+    """But for PPO, whose updates are of many rows."""
+    gained = torch.randn(500, generator=torch.Generator().manual_seed(0))
+    a2c, ppo_update = (
+        kind(keys.compose({**SAME, **own}), 0)._update
+        for keys, kind, own in (LEARNERS["a2c"], LEARNERS["ppo"])
+    )
+    for update in (a2c, ppo_update):
+        update.standardized(gained)
+    assert float(ppo_update.standardized(0.01 * gained).std(correction=0)) == pytest.approx(1, rel=1e-3)
+    assert float(a2c.standardized(0.01 * gained).std(correction=0)) == pytest.approx(0.01414, rel=1e-2)
+    for _ in range(2000):
+        found = a2c.standardized(0.01 * gained)
+    assert float(found.std(correction=0)) == pytest.approx(1, rel=1e-2)
 
 
 def test_advantages_that_are_alike_but_for_rounding_are_nothing() -> None:
