@@ -32,6 +32,7 @@ from orchestrator.ui.cli import (
 )
 from orchestrator.ui.cli.common import print_error, print_problems, print_warnings
 from orchestrator.ui.cli.help_page import ProgramGroup
+from orchestrator.ui.terminal.output import protect_streams
 
 _STYLE: dict[str, Any] = {
     "add_completion": False,
@@ -92,6 +93,7 @@ def sync_results() -> None:
 
 def _run(program: typer.Typer) -> None:
     """Run a program; print an error as one line and the next command, never as a traceback."""
+    protect_streams()
     warnings.showwarning = lambda message, *_: print_warnings([message])
     try:
         program()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -64,7 +65,8 @@ def grid_file(argument: str | None, option: str | None, command: str) -> Path:
 
 def print_json(value: Any) -> None:
     """Print strict JSON; NaN, as the return before the first episode ends, and infinity become null."""
-    typer.echo(json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False, default=str))
+    ascii_only = "utf" not in (sys.stdout.encoding or "utf").lower()
+    typer.echo(json.dumps(_finite(value), indent=1, ensure_ascii=ascii_only, allow_nan=False, default=str))
 
 
 def _finite(value: Any) -> Any:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import codecs
+import itertools
+import re
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
@@ -8,12 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.ui.cli.common import RESULTS, Json, Results, print_json
+from orchestrator.ui.terminal.output import ERASE_LINE
 
 if TYPE_CHECKING:
     from orchestrator.rundir import IndexRow, SweepDir
     from orchestrator.status.survey import RunStatus
 
 _PIECE = 1 << 16
+# The beginning of a line break or of a colour at the end of a piece.
+_CUT = re.compile(r"(?:\r|\x1b(?:\[[0-9;]*)?)\Z")
 
 
 def logs(
@@ -109,9 +114,19 @@ def _as_json(row: IndexRow, status: RunStatus) -> dict[str, object]:
 
 
 def _print(pieces: Iterable[bytes]) -> None:
-    """Print pieces of bytes; a character may be cut between two of them."""
-    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-    for piece in pieces:
-        sys.stdout.write(decoder.decode(piece))
+    """Print pieces of bytes: as they are into a pipe or file, as text on a terminal.
+
+    A character or a colour may be cut between two pieces. A line that was drawn anew is drawn anew here.
+    """
+    if not sys.stdout.isatty():
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+            sys.stdout.flush()
+        return
+    decoder, held = codecs.getincrementaldecoder("utf-8")(errors="replace"), ""
+    for piece in itertools.chain(pieces, [b""]):
+        text = (held + decoder.decode(piece, final=not piece)).replace("\r\n", "\n")
+        cut = _CUT.search(text)
+        held = cut[0] if cut and piece else ""
+        sys.stdout.write(text.removesuffix(held).replace("\r", ERASE_LINE))
         sys.stdout.flush()
-    sys.stdout.write(decoder.decode(b"", final=True))

@@ -13,12 +13,12 @@ from typing import Any
 
 from orchestrator.core.formatting import duration, plain
 from orchestrator.core.progress import listening
+from orchestrator.ui.terminal.output import ERASE_LINE
 
 # Work that is done sooner shows nothing.
 _PATIENCE_S = 0.6
 _BEAT_S = 0.2
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_ERASE = "\r\x1b[2K"
 
 
 class _Line:
@@ -36,7 +36,7 @@ class _Line:
     def stop(self) -> None:
         self._over.set()
         self._thread.join()
-        self._write(_ERASE)
+        self._write(ERASE_LINE)
 
     def step(self, step: str, done: int, total: int) -> None:
         if step != self._step:
@@ -47,7 +47,7 @@ class _Line:
     def away(self) -> Iterator[None]:
         """Take the line away while something else is printed."""
         with self._lock:
-            self._write(_ERASE)
+            self._write(ERASE_LINE)
             yield
 
     def _run(self) -> None:
@@ -55,7 +55,9 @@ class _Line:
         while not self._over.wait(wait):
             wait = _BEAT_S
             with self._lock:
-                self._write(_ERASE + self._text(time.monotonic())[: shutil.get_terminal_size().columns - 1])
+                self._write(
+                    ERASE_LINE + self._text(time.monotonic())[: shutil.get_terminal_size().columns - 1]
+                )
 
     def _text(self, now: float) -> str:
         frame = _FRAMES[int((now - self._began) / _BEAT_S) % len(_FRAMES)]
