@@ -22,7 +22,7 @@ from orchestrator.core.errors import ChecksFailedError, OrchestrateError
 from orchestrator.core.installation import install_here
 from orchestrator.core.progress import report_step
 from orchestrator.core.types import Plan, Run, Sweep, Value
-from orchestrator.core.units import megabytes
+from orchestrator.core.units import ALL_MEMORY, megabytes
 
 LOCAL = "local"
 _TAIL_LINES = 15
@@ -200,7 +200,7 @@ def _beyond_physical_cores(sweep: Sweep) -> list[dict[str, Value]]:
 def _memory_of_run(sweep: Sweep) -> int | None:
     """Return the megabytes that the grid requests for a run, or a run's share of this machine."""
     needs = sweep.resources
-    if needs.mem is not None:
+    if needs.mem is not None and megabytes(needs.mem) < ALL_MEMORY:
         return megabytes(needs.mem) * needs.nodes
     machine = hardware.memory_mb()
     if machine is None or any(target != LOCAL for target in sweep.targets):

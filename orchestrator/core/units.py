@@ -10,14 +10,17 @@ _TIME = re.compile(
     r"(?P<days>[0-9]{1,9})-(?P<hours>[0-9]{1,2})(:(?P<minutes>[0-9]{1,2})(:(?P<seconds>[0-9]{1,2}))?)?"
     r"|(?P<alone>[0-9]{1,9})(:(?P<second>[0-9]{1,2})(:(?P<third>[0-9]{1,2}))?)?"
 )
-_MEMORY = re.compile(r"(?P<number>[1-9][0-9]{0,11})(?P<unit>[KMGT]?)", re.IGNORECASE)
+# Slurm reads one letter of the unit: GB and GiB are G.
+_MEMORY = re.compile(r"(?P<number>0|[1-9][0-9]{0,11})(?:(?P<unit>[KMGT])(?:i?B)?)?", re.IGNORECASE | re.ASCII)
 _MEGABYTES = {"M": 1, "": 1, "G": 1024, "T": 1024 * 1024}
+# All memory of a machine, in megabytes: more than any has. Slurm writes it 0.
+ALL_MEMORY = 1 << 60
 
 _SPAN = re.compile(r"(?P<number>[0-9]{1,9}(\.[0-9]{1,9})?) ?(?P<unit>s|m|min|h|d)")
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 TIME_SYNTAX = "minutes, [hours:]minutes:seconds or days-hours[:minutes[:seconds]]"
-MEMORY_SYNTAX = "megabytes, or a whole number and K, M, G or T"
+MEMORY_SYNTAX = "megabytes, a whole number and K, M, G or T, or 0 for all memory of a node"
 
 
 def seconds(time: str) -> int:
@@ -61,11 +64,15 @@ def span(text: str) -> float:
 def megabytes(mem: str) -> int:
     """Convert an amount of memory to megabytes of 1024 × 1024 bytes: ``"4000"`` is 4000, ``"4G"`` 4096.
 
-    Kilobytes round up as in Slurm. Raises ``ValueError`` for anything else, and for zero, Slurm's word for
-    all memory of a node.
+    Kilobytes round up as in Slurm, and zero is :data:`ALL_MEMORY`. Raises ``ValueError`` for anything else.
     """
     found = _MEMORY.fullmatch(mem)
     if found is None:
         raise ValueError(f"found {mem!r}, expected {MEMORY_SYNTAX}")
-    number, unit = int(found["number"]), found["unit"].upper()
-    return -(-number // 1024) if unit == "K" else number * _MEGABYTES[unit]
+    number, unit = int(found["number"]), (found["unit"] or "").upper()
+    return (-(-number // 1024) if unit == "K" else number * _MEGABYTES[unit]) or ALL_MEMORY
+
+
+def memory(megabytes: int) -> str:
+    """Return an amount of memory in Slurm's syntax."""
+    return f"{megabytes}M" if megabytes < ALL_MEMORY else "0"

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from orchestrator.config.grid.resources import largest
 from orchestrator.core.types import Capacity, Resources, Size
-from orchestrator.core.units import megabytes
+from orchestrator.core.units import ALL_MEMORY, megabytes, memory
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,9 @@ def shape_of(
     if capacity.cores is None or capacity.pack is not None or len(set(sizes)) == 1:
         return Shape(most, slots)
     busy = _total(map(size_of, running))
-    mem = max(1, megabytes(capacity.mem) - busy.mem) if capacity.mem is not None else 0
+    whole = megabytes(capacity.mem) if capacity.mem is not None else ALL_MEMORY
+    known = capacity.mem is not None or any(size.mem >= ALL_MEMORY for size in sizes)
+    mem = max(1, whole - busy.mem) if known else 0
     return Shape(most, slots, Size(max(1, capacity.cores - busy.cores), mem))
 
 
@@ -105,8 +107,8 @@ def slots_of(needs: Resources, capacity: Capacity, running: Sequence[Resources] 
         fits.append((capacity.cores - busy.cores) // own.cores)
     if capacity.gpus is not None and needs.gpus:
         fits.append(capacity.gpus // needs.gpus - len(running))
-    if capacity.mem is not None and own.mem:
-        fits.append((megabytes(capacity.mem) - busy.mem) // own.mem)
+    if own.mem and (capacity.mem is not None or own.mem >= ALL_MEMORY):
+        fits.append((megabytes(capacity.mem or "0") - busy.mem) // own.mem)
     return max(1, min(fits, default=1))
 
 
@@ -116,7 +118,7 @@ def allocation(shape: Shape, capacity: Capacity) -> Resources:
     mem = capacity.mem
     if mem is None and needs.mem is not None:
         shared = shape.room.mem if shape.room is not None else 0
-        mem = f"{shared or slots * megabytes(needs.mem)}M"
+        mem = memory(shared or slots * megabytes(needs.mem))
     return Resources(
         cpus_per_task=slots * needs.cpus_per_task if capacity.cores is None else capacity.cores,
         gpus=slots * needs.gpus if capacity.gpus is None else capacity.gpus,
@@ -134,7 +136,7 @@ def mean(needs: Sequence[Resources]) -> Resources:
 
 
 def _with_size(needs: Resources, size: Size) -> Resources:
-    return replace(needs, cpus_per_task=size.cores, mem=f"{size.mem}M" if size.mem else None)
+    return replace(needs, cpus_per_task=size.cores, mem=memory(size.mem) if size.mem else None)
 
 
 def _total(sizes: Iterable[Size]) -> Size:

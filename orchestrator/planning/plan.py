@@ -24,7 +24,7 @@ from orchestrator.core.types import (
     Sweep,
     TargetAssignment,
 )
-from orchestrator.core.units import megabytes
+from orchestrator.core.units import ALL_MEMORY, megabytes, memory
 from orchestrator.planning.ordering import canaries, in_turns
 from orchestrator.planning.packing import Shape, allocation, mean, packed, shape_of, size_of, slots_of
 from orchestrator.status.survey import DAMAGED_RESULT, RunStatus, Survey
@@ -164,7 +164,7 @@ class _Builder:
         most = self._capacity.max_mem
         assert usual.mem is not None, "can_have_more_memory() said so"
         assert most is not None, "can_have_more_memory() said so"
-        mem = f"{min(2 * megabytes(usual.mem), megabytes(most))}M"
+        mem = memory(min(2 * megabytes(usual.mem), megabytes(most)))
         self._single(runs, replace(needs, mem=mem), replace(usual, mem=mem))
 
     def _single(self, runs: Sequence[Run], needs: Resources, asked: Resources) -> None:
@@ -324,7 +324,7 @@ def cannot_place(run: Run, sweep: Sweep, capacity: Capacity) -> str | None:
     if capacity.cores is not None and needs.cpus_per_task > capacity.cores:
         more = "choose a larger target (--on)" if here else f"raise cpus_per_task of {capacity.target}"
         return f"needs {needs.cpus_per_task} cores, {has} {capacity.cores}: ask for fewer, or {more}"
-    if capacity.mem and needs.mem and megabytes(needs.mem) > megabytes(capacity.mem):
+    if capacity.mem and needs.mem and ALL_MEMORY > megabytes(needs.mem) > megabytes(capacity.mem):
         return f"needs {needs.mem} of memory, {has} {_memory(capacity.mem) if here else capacity.mem}"
     return None
 

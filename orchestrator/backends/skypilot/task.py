@@ -127,7 +127,7 @@ def _resources(profile: Profile) -> dict[str, Any]:
         "accelerators": profile.accelerators,
         "instance_type": profile.instance_type,
         "cpus": f"{profile.cpus_per_task}+" if profile.cpus_per_task else None,
-        "memory": f"{-(-megabytes(profile.mem) // 1024)}+" if profile.mem else None,
+        "memory": f"{-(-megabytes(profile.mem) // 1024)}+" if profile.mem and profile.mem != "0" else None,
         "disk_size": profile.disk,
         "image_id": profile.image,
         "use_spot": profile.spot or None,

@@ -19,7 +19,7 @@ from orchestrator.config.grid.yaml_nodes import (
 )
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core.types import Resources, Run, Value
-from orchestrator.core.units import MEMORY_SYNTAX, TIME_SYNTAX, megabytes, seconds
+from orchestrator.core.units import ALL_MEMORY, MEMORY_SYNTAX, TIME_SYNTAX, megabytes, memory, seconds
 
 # Descriptions of its keys, in Markdown, for the reference.
 RESOURCES: Mapping[str, str] = {
@@ -125,13 +125,13 @@ def largest(many: Iterable[Resources]) -> Resources:
 
 
 def read_memory(key: str, node: Node, source: YamlFile) -> str:
-    """Parse an amount of memory in Slurm's syntax; return it in capitals."""
+    """Parse an amount of memory in Slurm's syntax; return it in capitals, without a B behind the unit."""
     text = _written(node).upper()
     try:
-        megabytes(text)
+        amount = megabytes(text)
     except ValueError:
         raise source.unexpected(key, node, MEMORY_SYNTAX, "4G is 4 gigabytes") from None
-    return text
+    return memory(amount) if amount == ALL_MEMORY else text.removesuffix("B").removesuffix("I")
 
 
 def read_time(key: str, node: Node, source: YamlFile) -> str:

@@ -20,7 +20,7 @@ from orchestrator.config.profiles.readers import OTHER_KEYS, Reader, read_backen
 from orchestrator.config.profiles.sbatch_options import is_several_tasks, option_name
 from orchestrator.core.errors import ProfileError
 from orchestrator.core.types import Value
-from orchestrator.core.units import megabytes, seconds
+from orchestrator.core.units import ALL_MEMORY, megabytes, memory, seconds
 
 # If forbidden, they only describe a job's resources, which packing needs.
 _STATED = ("cpus_per_task", "gpus", "mem", "mem_per_cpu", "time")
@@ -131,6 +131,12 @@ def _check_amounts(profile: Profile, keys: Mapping[str, Position], source: YamlF
             keys.get("signal", keys["time"]),
             f"found a time limit of {seconds(profile.time)} s and a signal {profile.signal} s before it",
             "a job needs more time than that",
+        )
+    if profile.mem_per_cpu == memory(ALL_MEMORY):
+        raise source.error(
+            keys["mem_per_cpu"],
+            "mem_per_cpu: found 0, expected memory of a core",
+            "mem: 0 is all memory of a node",
         )
     if profile.max_mem and "mem" in profile.forbid:
         raise source.error(keys["max_mem"], "found max_mem, but this profile forbids asking for memory")

@@ -91,7 +91,7 @@ def _requested_machine(profile: Profile) -> str:
     parts = (
         profile.accelerators and profile.accelerators.upper().removesuffix(":1"),
         profile.cpus_per_task and f"{profile.cpus_per_task} cores",
-        profile.mem and f"{megabytes(profile.mem)} MB",
+        profile.mem and profile.mem != "0" and f"{megabytes(profile.mem)} MB",
     )
     return " ".join([cloud, *map(str, filter(None, parts))])
 

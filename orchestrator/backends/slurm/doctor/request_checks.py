@@ -11,7 +11,7 @@ from orchestrator.backends.slurm.parse import partition_names, time_limit
 from orchestrator.config.profiles import Profile, place_of
 from orchestrator.core.findings import Finding, not_here, ok, problem, warning
 from orchestrator.core.types import CommandAnswer
-from orchestrator.core.units import megabytes, seconds
+from orchestrator.core.units import ALL_MEMORY, megabytes, seconds
 
 
 def partition(site: Site) -> Finding:
@@ -199,10 +199,11 @@ def _gpus(group: NodeGroup, profile: Profile) -> int:
 
 
 def _asked_mem(profile: Profile) -> int:
-    """Return the megabytes that scripts ask for; 0 where the site forbids it."""
+    """Return the megabytes that scripts ask for; 0 where the site forbids it, and for all of a node."""
     if profile.job_mem is None or {"mem", "mem-per-cpu"} & profile.forbid:
         return 0
-    return megabytes(profile.job_mem)
+    asked = megabytes(profile.job_mem)
+    return 0 if asked == ALL_MEMORY else asked
 
 
 def _features(constraint: str | None) -> list[str]:

@@ -174,6 +174,7 @@ def test_generic_resources_are_asked_for_in_one_line() -> None:
         ("8G", "--mem-per-cpu=4G"),
         ("8192M", "--mem-per-cpu=4G"),
         ("16384M", "--mem=16384M"),
+        ("0", "--mem=0"),
         (None, "--mem-per-cpu=4G"),
     ],
 )

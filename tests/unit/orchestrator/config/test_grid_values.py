@@ -189,7 +189,7 @@ def test_resources_take_slurms_syntax(text: str, mem: str | None, time: str | No
 
 @pytest.mark.parametrize(
     "text",
-    ["mem: 0", "mem: -4G", "mem: 1.5G", "mem: true", "time: 0", "time: 1:2:3:4", "time: -5", "time: 1h",
+    ["mem: 4X", "mem: -4G", "mem: 1.5G", "mem: true", "time: 0", "time: 1:2:3:4", "time: -5", "time: 1h",
      "gpus: -1", "gpus: true", "cpus_per_task: 0", "cpus_per_task: 1.0", "cpus_per_task: '{seed} - 1'",
      "cpus_per_task: '{a}'", "cpus_per_task: '{b}'", "cpus_per_task: {seed}", "mem: '{a}G'", "gpus: '{a}'",
      "nodes: 0", "nodes: two", "nodes: 2", "nodes: '{seed} + 2'"],

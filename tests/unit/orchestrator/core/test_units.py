@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.core.units import megabytes, seconds, span
+from orchestrator.core.units import ALL_MEMORY, megabytes, memory, seconds, span
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,12 @@ def test_times_mean_what_they_mean_to_slurm(time: str, expected: int) -> None:
 @pytest.mark.parametrize(
     ("mem", "expected"),
     [("4000", 4000), ("3M", 3), ("1K", 1), ("1024K", 1), ("1025K", 2), ("4G", 4096), ("4g", 4096),
-     ("2T", 2 * 1024 * 1024)],
+     ("2T", 2 * 1024 * 1024), ("100GB", 102400), ("4gib", 4096), ("5Kb", 1),
+     ("0", ALL_MEMORY), ("0G", ALL_MEMORY)],
 )  # fmt: skip
 def test_memory_means_what_it_means_to_slurm(mem: str, expected: int) -> None:
     assert megabytes(mem) == expected
+    assert megabytes(memory(expected)) == expected
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,9 @@ def test_a_time_without_a_unit_is_refused(text: str) -> None:
         span(text)
 
 
-@pytest.mark.parametrize("mem", ["", "0", "0G", "-4G", "1.5G", "4 G", "4P", "G", "4G\n", "٤G", "9" * 5000])
+@pytest.mark.parametrize(
+    "mem", ["", "B", "4B", "04G", "-4G", "1.5G", "4 G", "4GX", "4P", "G", "4G\n", "٤G", "9" * 5000]
+)
 def test_other_amounts_are_refused(mem: str) -> None:
     with pytest.raises(ValueError, match="found"):
         megabytes(mem)

@@ -219,6 +219,22 @@ def test_small_runs_share_a_job_and_help_each_other() -> None:
     assert array.allocation == Resources(cpus_per_task=4, gpus=0, mem="8G", time="1:00:00")
 
 
+@pytest.mark.parametrize(
+    ("capacity", "slots", "mem"),
+    [(replace(CLUSTER, mem=None), 1, "0"), (CLUSTER, 1, "8G"), (replace(CLUSTER, mem="0"), 1, "0")],
+)
+def test_a_run_that_wants_all_memory_has_a_job_to_itself(capacity: Capacity, slots: int, mem: str) -> None:
+    sweep = sweep_of(4, resources=Resources(mem="0"))
+    plan = make_plan(sweep, survey_of(sweep), capacity, submission=1)
+    assert (plan.jobs[0].slots, plan.arrays[0].allocation.mem, len(plan.run_ids)) == (slots, mem, 4)
+
+
+def test_a_job_with_all_memory_of_its_node_holds_as_many_runs_as_it_has_cores() -> None:
+    sweep = sweep_of(4, resources=Resources(mem="8G"))
+    plan = make_plan(sweep, survey_of(sweep), replace(CLUSTER, mem="0", max_mem="0"), submission=1)
+    assert (plan.jobs[0].slots, plan.arrays[0].allocation.mem) == (4, "0")
+
+
 def test_memory_can_be_what_bounds_a_job() -> None:
     sweep = sweep_of(4, resources=Resources(mem="5G"))
     assert make_plan(sweep, survey_of(sweep), CLUSTER, submission=1).jobs[0].slots == 1
