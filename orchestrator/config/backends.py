@@ -40,6 +40,9 @@ class BackendSpec:
     only: Mapping[str, str] = field(default_factory=dict, hash=False)
     # Further keys, with values in `Profile.own`.
     own: Mapping[str, ProfileKey] = field(default_factory=dict, hash=False)
+    # What to write for keys of the backend's own files that profiles do not have, and for any other key.
+    hints: Mapping[str, str] = field(default_factory=dict, hash=False)
+    hint: str | None = None
     # The program that takes options after `--`, if there is one.
     options: str = ""
     # Seconds that a job may wait before a free target gets its runs.
@@ -95,6 +98,24 @@ _RENTED = {
     ),
 }
 
+# For a list of machines of which any will do.
+ALTERNATIVES = "a profile names one kind of machine: write one for each, and targets: [a, b] in the grid"
+# SkyPilot's own keys, with their place here.
+_SKYPILOT_HINTS = {
+    **dict.fromkeys(("any_of", "ordered"), ALTERNATIVES),
+    **dict.fromkeys(("cloud", "region", "zone"), "write infra: aws/us-east-1, or infra: aws"),
+    "resources": "its keys stand in the profile itself, as in accelerators: L4:1",
+    "cpus": "write cpus_per_task: 4, which is SkyPilot's cpus: 4+",
+    "memory": "write mem: 32G, which is SkyPilot's memory: 32+",
+    "autostop": "write idle_minutes: 5: an instance is taken down so long after its last work",
+    "envs": "write environment: {NAME: value}; variables of your shell go into secrets: [NAME]",
+    "run": "the job runs the grid's runs; commands before them go into setup: [...]",
+    "workdir": "the project's code is sent with each sweep; others go into file_mounts: {~/data: ~/data}",
+    "num_nodes": "write instances: 2 for machines at once, or resources: {nodes: 2} in the grid for each run",
+    "ports": "leave it out: no job serves anything",
+    "job_recovery": "leave it out: an instance that is taken away is replaced, and its runs go on",
+}
+
 # What `infra` names that is no cloud.
 NO_CLOUDS = ("k8s", "kubernetes", "slurm", "ssh")
 
@@ -109,6 +130,7 @@ LOCAL = BackendSpec(
 SLURM = BackendSpec(
     name="slurm",
     make="orchestrator.backends.slurm:SlurmBackend",
+    hint="further options of sbatch go into options: {name: value}",
     options="sbatch",
     parallel=lambda profile: profile.array_limit,
     doctor="orchestrator.backends.slurm.doctor:examined",
@@ -122,6 +144,8 @@ SKYPILOT = BackendSpec(
     make="orchestrator.backends.skypilot:SkyPilotBackend",
     keys=(*_EVERYWHERE, *_RENTED, "cpus_per_task", "mem", "setup", "python", "environment"),
     only=_RENTED,
+    hints=_SKYPILOT_HINTS,
+    hint="docs/profiles.md has the keys of rented machines; other keys of SkyPilot have no counterpart",
     patience=900.0,  # a machine starts within minutes, and costs money from then on
     parallel=lambda profile: profile.instances,
     queue=False,

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orchestrator.config.backends import ProfileKey, get_backend, has_key, owner_of
+from orchestrator.config.backends import (
+    BUILT_IN,
+    DEFAULT_BACKEND,
+    BackendSpec,
+    get_backend,
+    has_key,
+    owner_of,
+)
 from orchestrator.config.grid.model import Position, shown
 from orchestrator.config.grid.yaml_nodes import (
     Entries,
@@ -35,9 +42,9 @@ def parse_profile(text: str, source: str, name: str) -> Profile:
     root = read_nodes(text, place)
     if not isinstance(root, Entries):
         raise place.error(root.at, f"found {kind(root)}, expected keys such as partition: cpu")
-    own_keys = _own_keys(root, place)
-    readers = {**READERS, **{name: key.read for name, key in own_keys.items()}}
-    entries = _entries(root, readers, place)
+    backend = _backend(root, place)
+    readers = {**READERS, **{name: key.read for name, key in backend.own.items()}}
+    entries = _entries(root, readers, backend, place)
     values: dict[str, Value] = {}
     for key, entry in entries.items():
         if not (isinstance(entry.node, Scalar) and entry.node.value is None):
@@ -48,7 +55,7 @@ def parse_profile(text: str, source: str, name: str) -> Profile:
         values["gpu_type"], values["gpus"] = values["gpus"]
     if "accelerators" in values:
         values["gpus"] = int(values["accelerators"].rpartition(":")[2])
-    own = {name: values.pop(name, key.default) for name, key in own_keys.items()}
+    own = {name: values.pop(name, key.default) for name, key in backend.own.items()}
     profile = Profile(name=name, source=source, own=own, **values)
     _check_together(profile, {key: entry.at for key, entry in entries.items()}, place)
     return profile
@@ -59,15 +66,17 @@ def source_of(name: str) -> YamlFile:
     return YamlFile(name, "profile", "templates/profiles/cpu.yaml", ProfileError)
 
 
-def _own_keys(root: Entries, source: YamlFile) -> Mapping[str, ProfileKey]:
-    """Return the keys of this profile's backend alone."""
+def _backend(root: Entries, source: YamlFile) -> BackendSpec:
+    """Return this profile's backend."""
     named = next((entry for entry in root.entries if entry.key == "backend"), None)
     if named is None or (isinstance(named.node, Scalar) and named.node.value is None):
-        return {}
-    return get_backend(read_backend("backend", named.node, source)).own
+        return get_backend(DEFAULT_BACKEND)
+    return get_backend(read_backend("backend", named.node, source))
 
 
-def _entries(root: Entries, readers: Mapping[str, Reader], source: YamlFile) -> dict[str, KeyNode]:
+def _entries(
+    root: Entries, readers: Mapping[str, Reader], backend: BackendSpec, source: YamlFile
+) -> dict[str, KeyNode]:
     for entry in root.entries:
         if is_several_tasks(option_name(entry.key)):
             raise source.error(
@@ -79,11 +88,16 @@ def _entries(root: Entries, readers: Mapping[str, Reader], source: YamlFile) -> 
             raise source.error(
                 entry.at,
                 f"found {shown(entry.key)}, which is no key of a profile",
-                did_you_mean(
-                    entry.key, readers, OTHER_KEYS, "further options of sbatch go into options: {name: value}"
-                ),
+                backend.hints.get(entry.key)
+                or did_you_mean(entry.key, readers, OTHER_KEYS, _of_others(entry.key) or backend.hint),
             )
     return {entry.key: entry for entry in root.entries}
+
+
+def _of_others(key: str) -> str | None:
+    """Return the backend that has a key of this name in its own files, as a hint."""
+    other = next((spec for spec in BUILT_IN.values() if key in spec.hints), None)
+    return f"of backend: {other.name}, {other.hints[key]}" if other else None
 
 
 def _check_together(profile: Profile, keys: Mapping[str, Position], source: YamlFile) -> None:

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
 
-from orchestrator.config.backends import backend_names
+from orchestrator.config.backends import ALTERNATIVES, backend_names
 from orchestrator.config.grid.model import shown
 from orchestrator.config.grid.resources import OTHER_NAMES, by_other_name, read_count
 from orchestrator.config.grid.yaml_nodes import (
@@ -63,7 +63,8 @@ _ASSIGNED = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)=(?![\"']?\$)(?=[^\s;&|])")
 def read_text(key: str, node: Node, source: YamlFile) -> str:
     """Read text on one line. Numbers stay as written: an account may be called 0123."""
     if not isinstance(node, Scalar) or node.value is None or isinstance(node.value, bool):
-        raise source.unexpected(key, node, "text")
+        several = isinstance(node, Items) and key in ("infra", "instance_type")
+        raise source.unexpected(key, node, "text", ALTERNATIVES if several else None)
     text = node.text.strip()
     if not text or not text.isprintable():
         raise source.unexpected(key, node, "text on one line without control characters")
@@ -116,12 +117,19 @@ def read_gpus(key: str, node: Node, source: YamlFile) -> tuple[str | None, int]:
 
 
 def read_accelerators(key: str, node: Node, source: YamlFile) -> str:
-    """Read GPUs in SkyPilot's names, always with a number: ``L4`` is ``L4:1``."""
+    """Read GPUs in SkyPilot's names, always with a number: ``L4`` is ``L4:1``, and so is ``{L4: 1}``."""
+    hint = None
+    if isinstance(node, Entries) and len(node.entries) == 1:
+        [entry] = node.entries
+        count = entry.node.text if isinstance(entry.node, Scalar) else "?"
+        node = Scalar(f"{entry.key}:{count}", False, node.at, f"{entry.key}:{count}")
+    elif not isinstance(node, Scalar):
+        hint = ALTERNATIVES
     found = _GPUS.fullmatch(node.text.strip()) if isinstance(node, Scalar) else None
     if isinstance(node, Scalar) and _ACCELERATOR.fullmatch(node.text.strip()):
         return f"{node.text.strip()}:1"
     if found is None or found["type"] is None or not int(found["count"]):
-        raise source.unexpected(key, node, "a GPU and a number such as L4:1")
+        raise source.unexpected(key, node, "a GPU and a number such as L4:1", hint)
     return f"{found['type']}:{int(found['count'])}"
 
 

@@ -363,3 +363,34 @@ def test_a_cloud_profile() -> None:
 def test_what_a_cloud_profile_may_not_say(text: str, found: str) -> None:
     with pytest.raises(ProfileError, match=found):
         read(f"backend: skypilot\n{text}")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("any_of: [{infra: aws}, {infra: gcp}]", "targets: [a, b]"),
+        ("accelerators: [L4, A100]", "targets: [a, b]"),
+        ("accelerators: {L4: 1, T4: 1}", "targets: [a, b]"),
+        ("infra: [aws, gcp]", "targets: [a, b]"),
+        ("region: us-east-1", "infra: aws/us-east-1"),
+        ("num_nodes: 2", "nodes: 2"),
+        ("use_spot: true", "spot"),
+        ("any_off: 1", "docs/profiles.md"),
+    ],
+)
+def test_keys_of_skypilot_are_answered_with_what_to_write_here(text: str, hint: str) -> None:
+    with pytest.raises(ProfileError) as caught:
+        parse_profile(f"backend: skypilot\n{text}\n", "x.yaml", "x")
+    assert hint in (caught.value.hint or "")
+    assert "sbatch" not in (caught.value.hint or "")
+
+
+def test_one_kind_of_accelerator_may_be_a_mapping_as_in_skypilot() -> None:
+    profile = parse_profile("backend: skypilot\naccelerators: {L4: 2}\n", "x.yaml", "x")
+    assert (profile.accelerators, profile.gpus) == ("L4:2", 2)
+
+
+def test_a_key_of_another_backend_names_it() -> None:
+    with pytest.raises(ProfileError) as caught:
+        parse_profile("partition: cpu\nany_of: [{infra: aws}]\n", "x.yaml", "x")
+    assert "backend: skypilot" in (caught.value.hint or "")
