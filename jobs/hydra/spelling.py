@@ -14,6 +14,7 @@ from jobs.training.config_errors import RefusedKeyError, bare_key, unexpected
 from jobs.training.context import BadConfigError
 from jobs.training.error_chain import first_line
 from orchestrator.config.command import COMMAND_KEY, OTHER_COMMAND_KEYS, PROGRAM_OF_ONES_OWN
+from orchestrator.config.grid.other_programs import KEY_HINTS
 from orchestrator.config.grid.resources import OTHER_NAMES, RESOURCES
 from orchestrator.core.types import Value
 
@@ -148,6 +149,8 @@ class Vocabulary:
     def _key_hint(self, name: str, known: Sequence[str], inside: Sequence[str]) -> str | None:
         if name in (COMMAND_KEY, *OTHER_COMMAND_KEYS):
             return f"a program of your own is {PROGRAM_OF_ONES_OWN}"
+        if name.rpartition(".")[2] in KEY_HINTS:
+            return KEY_HINTS[name.rpartition(".")[2]]
         near = self._meant_key(name, known)
         if near is None and (name in RESOURCES or name in OTHER_NAMES):
             return f"did you mean resources: {{{OTHER_NAMES.get(name, name)}: …}}, at the top of the grid?"

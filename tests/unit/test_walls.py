@@ -35,6 +35,7 @@ SHARED = (
     "config.file_kinds",
     "config.code.identity",
     "config.command",
+    "config.grid.other_programs",
     "config.grid.resources",
     "config.placeholders",
     "config.program",
@@ -97,6 +98,8 @@ def test_help_loads_what_it_draws_and_no_more() -> None:
         "orchestrator.core.errors",
         "orchestrator.core.formatting",
         "orchestrator.ui",
+        "orchestrator.ui.terminal",
+        "orchestrator.ui.terminal.output",
     }
     assert loaded.isdisjoint(("typer.rich_utils", "rich.markdown", "rich.traceback", "pygments", "orjson"))
 

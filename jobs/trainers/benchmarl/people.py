@@ -10,7 +10,7 @@ _CALLED: Mapping[str, str] = {
     "experiment.gamma": "discount discount_factor",
     "experiment.polyak_tau": "tau",
     "experiment.train_device": "device",
-    "experiment.max_n_frames": "total_frames total_steps total_timesteps timesteps "
+    "experiment.max_n_frames": "steps total_frames total_steps total_timesteps timesteps "
     "max_frames frames n_frames",
     "experiment.max_n_iters": "max_iters n_iters iterations n_iterations",
     "experiment.on_policy_n_envs_per_worker": "n_envs num_envs num_workers",

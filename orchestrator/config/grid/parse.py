@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator.config.backends import RESOURCE_SYNTAX
-from orchestrator.config.command import COMMAND_KEY, OTHER_COMMAND_KEYS, PROGRAM_OF_ONES_OWN
+from orchestrator.config.command import PROGRAM_OF_ONES_OWN
 from orchestrator.config.grid.extends import ANCHORS, Extended
 from orchestrator.config.grid.hydra_sweeps import SweepTextError
 from orchestrator.config.grid.loggers import read_loggers
 from orchestrator.config.grid.model import Axis, Exclusion, Grid, Position, shown
+from orchestrator.config.grid.other_programs import section_hint
 from orchestrator.config.grid.plugins import read_plugins
 from orchestrator.config.grid.points import read_exclude, read_include, refuse_empty
 from orchestrator.config.grid.resources import OTHER_NAMES, RESOURCES, read_resources
@@ -95,37 +96,6 @@ SECTIONS: Mapping[str, str] = {
         'Keys of the run may stand in them: `"{actors} + 1"`. A run that needs more than the target has is '
         "skipped there, with the reason."
     ),
-}
-# Other programs' names for a section.
-_OTHER_SECTIONS: Mapping[str, str] = {
-    "seeds": "matrix: {seed: range(5)}",
-    "seed": "base: {seed: 0}, or matrix: {seed: range(5)}",
-    "n_seeds": "matrix: {seed: range(5)}",
-    "num_seeds": "matrix: {seed: range(5)}",
-    "grid": "matrix",
-    "params": "matrix",
-    "parameters": "matrix",
-    "sweep": "matrix",
-    "sweeps": "matrix",
-    "strategy": "matrix",
-    "defaults": "base",
-    **dict.fromkeys(("inherit", "inherits", "include_file", "import", "from"), "extends: other.yaml"),
-    **dict.fromkeys(("when", "if", "rules", "per_algorithm", "only"), "for: [{algorithm: mappo, set: {…}}]"),
-    **dict.fromkeys(("x-common", "definitions", "templates", "aliases"), "anchors"),
-    "common": "base",
-    "config": "base",
-    "overrides": "base",
-    "fixed": "base",
-    **dict.fromkeys((COMMAND_KEY, *OTHER_COMMAND_KEYS), PROGRAM_OF_ONES_OWN),
-    "method": "matrix: every combination is a run",
-    **dict.fromkeys(("logger", "log", "wandb", "tensorboard"), "loggers: [tensorboard, wandb]"),
-    "backend": "targets: [local]",
-    "cluster": "targets: [local]",
-    "profile": "targets: [local]",
-    "partition": "a profile: docs/profiles.md",
-    "account": "a profile: docs/profiles.md",
-    "environment": "a profile: docs/profiles.md",
-    "env": "base: {task: vmas/navigation}",
 }
 _TARGET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DEFAULT_TARGETS = ("local",)
@@ -220,18 +190,16 @@ def _known_sections(root: Node, source: YamlFile) -> Entries:
             raise source.error(
                 entry.at,
                 f"found {shown(entry.key)}, expected one of: {', '.join(SECTIONS)}",
-                _suggest_section(entry.key),
+                _suggest_section(entry.key, [one.key for one in root.entries]),
             )
     return root
 
 
-def _suggest_section(key: str) -> str:
+def _suggest_section(key: str, sections: Sequence[str]) -> str:
     """Suggest the place of an unknown section."""
     if key in RESOURCES or key in OTHER_NAMES:
         return f"did you mean resources: {{{OTHER_NAMES.get(key, key)}: …}}?"
-    if key in _OTHER_SECTIONS:
-        return f"did you mean {_OTHER_SECTIONS[key]}?"
-    near = did_you_mean(key, SECTIONS)
+    near = section_hint(key, sections) or did_you_mean(key, SECTIONS)
     return near or "the trainer's own keys go into base or matrix"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from orchestrator.config.grid.hydra_sweeps import looks_like_sweep, sweep_values
 from orchestrator.config.grid.model import MAX_POINTS, Position, bare_key, shown
+from orchestrator.config.grid.other_programs import values_hint
 from orchestrator.config.grid.yaml_nodes import Entries, KeyNode, Node, Scalar, YamlFile, plain_value, scalars
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core.secret_detection import WHERE_THEY_GO, secret_in
@@ -105,7 +106,9 @@ def several_values(entry: KeyNode, source: YamlFile) -> list[tuple[Value, Positi
     key, node = entry.key, entry.node
     if isinstance(node, Entries):
         raise source.error(
-            node.at, f"{key}: found a mapping, expected a list of values", f"nested keys take dots: {key}.…"
+            node.at,
+            f"{key}: found a mapping, expected a list of values",
+            values_hint([entry.key for entry in node.entries]) or f"nested keys take dots: {key}.…",
         )
     if isinstance(node, Scalar):
         if node.value is None:
