@@ -65,6 +65,17 @@ def pack(sweep: SweepDir, job: Job, code: CodeDir) -> Path:
     return whole
 
 
+def add_private(sweep: SweepDir, token: str, name: str, text: str) -> None:
+    """Add a file to a packed parcel that only its owner can read, here and where it is copied."""
+    path = parcel(sweep, token) / name
+    with storage_errors(path), open(path, "x", opener=_open_private) as file:
+        file.write(text)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def discard(sweep: SweepDir, token: str) -> None:
     """Remove a parcel and the job's arrivals."""
     for folder in (parcel(sweep, token), arrivals(sweep, token)):

@@ -7,7 +7,9 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,14 +135,30 @@ def test_whatever_becomes_of_the_command_instances_go(bed: Bed, tmp_path: Path, 
     helpers.wait_for(lambda: nothing_is_left(bed), what="SkyPilot to know of it")
 
 
+def command_lines() -> Iterator[bytes]:
+    """The arguments of all processes, as every user can read them."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            yield path.read_bytes()
+
+
 def test_a_run_on_two_machines(bed: Bed, tmp_path: Path, labs: list[CloudLab]) -> None:
-    """The agent on the second one meets the worker by the secret that both were given."""
+    """The agent on the second one meets the worker by the secret that both were given, and no other user."""
     lab = lab_in(tmp_path / "cloud", labs, cpus_per_task=1)
     base = {"task": "bucket_brigade/hard", "mode": "parallel", "actors": 2, "envs": 4, "rollout_steps": 8}
     base |= {"steps": 256, "hidden": [8], "evaluation_interval": 0, "loggers": ["csv"]}
     grid = {"name": "tiny", "trainer": "a2c", "base": base, "resources": {"nodes": 2}}
     (lab.folder / "tiny.yaml").write_text(json.dumps(grid))
-    lab.done(lab.start("sweep", "--grid", "tiny.yaml", "--on", "profile.yaml"))
+    key = lab.start("sweep", "--grid", "tiny.yaml", "--on", "profile.yaml", env={"WANDB_API_KEY": "sesame"})
+    assert "every user of a node of slurm/test could read it" in lab.done(key, code=2)
+    sweep = lab.start("sweep", "--grid", "tiny.yaml", "--on", "profile.yaml")
+    (file,) = helpers.wait_for(lambda: list(lab.results.glob("tiny/parcels/*/.agents-secret")), what="it")
+    secret, shown = file.read_bytes(), 0
+    while sweep.poll() is None:
+        shown += any(secret in line for line in command_lines())
+        time.sleep(0.1)
+    lab.done(sweep)
+    assert (len(secret), shown) == (64, 0)
     (run_id,) = lab.dir("tiny").run_ids()
     result = lab.dir("tiny").run(run_id).result()
     assert result is not None

@@ -13,10 +13,13 @@ from orchestrator.backends.skypilot import client, instances
 from orchestrator.backends.skypilot.instances import JobId
 from orchestrator.backends.skypilot.task import (
     AGENTS_SECRET,
+    SECRET_FILE,
     boot_commands,
     cluster_name,
     new_secret,
+    refuse_shown_secrets,
     secret_names,
+    shows_secrets,
     task_file,
 )
 from orchestrator.backends.waste import idle_gpus
@@ -26,7 +29,7 @@ from orchestrator.config.worktree import NoWorkTree, list_files
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError, RefusedError
 from orchestrator.core.types import Array, Capacity, Concern, JobState, JobStatus, Plan, Reason
 from orchestrator.rundir import CodeDir, SweepDir
-from orchestrator.rundir.parcel import discard, keep_store, pack
+from orchestrator.rundir.parcel import add_private, discard, keep_store, pack
 
 # The module is the interface of control, which the type checker holds it to.
 INSTANCES: Instances = instances
@@ -73,6 +76,7 @@ class SkyPilotBackend:
     def render(self, array: Array, setting: Setting) -> str:
         """Return the task file of the job."""
         (job,) = array.jobs
+        refuse_shown_secrets(self._profile)
         return task_file(job, setting, self._profile)
 
     def submit(self, script: Script, after: Sequence[str] = ()) -> Mapping[str, str]:
@@ -83,7 +87,9 @@ class SkyPilotBackend:
         if self._profile.store is not None:
             keep_store(setting.sweep_dir, job.token, self._profile.store)
         secrets = {name: os.environ[name] for name in secret_names(self._profile)}
-        if job.resources.nodes > 1:
+        if job.resources.nodes > 1 and shows_secrets(self._profile):
+            add_private(setting.sweep_dir, job.token, SECRET_FILE, new_secret())
+        elif job.resources.nodes > 1:
             secrets[AGENTS_SECRET] = new_secret()
         cluster = cluster_name(setting.sweep_dir, job.token)
         try:

@@ -42,8 +42,11 @@ _ENDS_WITH_A_FAILURE = (
 )
 # Seconds; a launch takes minutes, plus the time to copy its files.
 _LEAST_LAUNCH_S = 3600
-# A job's secret for its agents.
+# On Slurm SkyPilot passes variables in the arguments of processes, which every user of a node can read.
+_SLURM = "slurm"
+# A job's secret for its agents; and the file in its parcel that holds it where arguments would show it.
 AGENTS_SECRET = "ORCHESTRATE_AGENTS_SECRET"  # noqa: S105 (its name)
+SECRET_FILE = ".agents-secret"  # noqa: S105 (its name)
 _PREFIX = "orc"
 _LONGEST_NAME = 24
 
@@ -119,6 +122,22 @@ def machine_text(profile: Profile) -> str:
 def secret_names(profile: Profile) -> list[str]:
     """Return the profile's secrets that are set here, passed to jobs as SkyPilot secrets."""
     return [name for name in profile.secrets if os.environ.get(name)]
+
+
+def shows_secrets(profile: Profile) -> bool:
+    """Return whether the profile's instances show variables of a job to other users."""
+    return (profile.infra or "").partition("/")[0].lower() == _SLURM
+
+
+def refuse_shown_secrets(profile: Profile) -> None:
+    """Raise :class:`OrchestrateError` if secrets that are set here would be shown to other users there."""
+    if shows_secrets(profile) and (names := secret_names(profile)):
+        raise OrchestrateError(
+            f"{', '.join(names)}: every user of a node of {profile.infra} could read it, as SkyPilot passes "
+            f"variables there in the arguments of processes",
+            hint=f"`unset {' '.join(names)}` here, or `secrets: []` in {profile.name}: W&B's logs are "
+            f"uploaded from here (`orchestrate sync`); or have the program read a file of mode 0600 there",
+        )
 
 
 def _resources(profile: Profile) -> dict[str, Any]:
@@ -213,6 +232,8 @@ def _run(job: Job, setting: Setting, profile: Profile) -> Iterator[str]:
         yield f"cd {start}"
     if job.resources.nodes > 1:
         agent = f"{_python(profile)} -P -m {code.entries['node']}"
+        if shows_secrets(profile):
+            yield f'{AGENTS_SECRET}=$(cat "$here"/{SECRET_FILE})'
         yield from _agent_lines(agent, _port(cluster_name(sweep, job.token)))
     argv = ["-P", "-m", code.entries["instance"]]
     rest = [sweep.name, job.token, "--hold", str(seconds(profile.hold))]
@@ -234,7 +255,8 @@ def _port(cluster: str) -> int:
 
 
 def _all_secrets(job: Job, profile: Profile) -> list[str]:
-    return [*secret_names(profile), *([AGENTS_SECRET] if job.resources.nodes > 1 else [])]
+    has_agents = job.resources.nodes > 1 and not shows_secrets(profile)
+    return [*secret_names(profile), *([AGENTS_SECRET] if has_agents else [])]
 
 
 def _agent_lines(agent: str, port: int) -> Iterator[str]:

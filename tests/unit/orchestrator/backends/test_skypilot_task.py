@@ -19,6 +19,7 @@ from hypothesis import strategies as some
 from orchestrator.backends.script import Setting
 from orchestrator.backends.skypilot import SkyPilotBackend
 from orchestrator.backends.skypilot.task import (
+    SECRET_FILE,
     boot_commands,
     cluster_name,
     is_ours,
@@ -28,8 +29,10 @@ from orchestrator.backends.skypilot.task import (
 from orchestrator.config.profiles import Profile
 from orchestrator.config.task_packages import PROCGEN
 from orchestrator.config.trainers import PPO
+from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Array, Job, Plan, Resources, Run, Sweep
 from orchestrator.rundir import FrozenCode, SweepDir
+from orchestrator.rundir.parcel import add_private, parcel
 from orchestrator.rundir.sweep import SWEEP_NAME
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "skypilot_l4.yaml"
@@ -96,6 +99,38 @@ def test_a_job_on_several_nodes_has_agents_that_know_its_secret(tmp_path: Path) 
     assert said[0].startswith(f" {port}:sesame {tmp_path}/env/bin/python -P -m jobs.instance ")
     assert said[1] == f"10.0.0.7:{port}:sesame  {tmp_path}/env/bin/python -P -m jobs.worker.nodes.agent\n"
     assert "num_nodes" not in yaml.safe_load(file_of(L4, setting))
+
+
+def test_on_slurm_agents_read_the_secret_from_a_private_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SkyPilot passes all variables there in the arguments of processes."""
+    setting, profile = setting_in(str(tmp_path)), replace(L4, infra="Slurm/test")
+    job = Job("0003-0001", "speed", "l4", ("a" * 16,), 1, Resources(nodes=2))
+    task = yaml.safe_load(task_file(job, setting, profile))
+    assert "secrets" not in task
+    parcel(setting.sweep_dir, job.token).mkdir(parents=True)
+    add_private(setting.sweep_dir, job.token, SECRET_FILE, "sesame")
+    kept = parcel(setting.sweep_dir, job.token) / SECRET_FILE
+    assert kept.stat().st_mode & 0o077 == 0
+    stubs = 'exec() { echo "$ORCHESTRATE_AGENTS_AT"; exit; }; cd() { :; }; mkdir() { :; }'
+    given = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    argv = ["bash", "-c", f"{stubs}\n{task['run']}"]
+    done = subprocess.run(argv, env=given, capture_output=True, text=True, check=True, cwd=kept.parent)
+    assert done.stdout.strip().endswith(":sesame")
+
+
+def test_secrets_that_others_could_read_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job("0003-0001", "speed", "l4", ("a" * 16,), 1, Resources())
+    array = Array("0003-0001", (job,), Resources())
+    setting, backend = setting_in("/lab"), SkyPilotBackend(replace(L4, infra="slurm/test"))
+    assert backend.render(array, setting)
+    monkeypatch.setenv("WANDB_API_KEY", "sesame")
+    with pytest.raises(OrchestrateError, match="WANDB_API_KEY: every user of a node") as refused:
+        backend.render(array, setting)
+    assert "secrets: []" in (refused.value.hint or "")
+    assert SkyPilotBackend(replace(L4, infra="slurm/test", secrets=())).render(array, setting)
+    assert SkyPilotBackend(L4).render(array, setting)
 
 
 def test_a_secret_is_named_only_where_it_is_set_and_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
