@@ -101,11 +101,11 @@ def instances(_: Profile) -> Finding:
         said = "; ".join(
             f"nothing stops {', '.join(those)}: {why}" for why, those in reasons.items() if those
         )
-        found = f"{names}: {hourly:.4g} $/h together; {said}"
+        found = f"{names}: {hourly:.4g} $/h together by the price list; {said}"
         fix = f"orchestrate cancel SWEEP in the folder of its sweep, or: sky down {' '.join(stray + slow)}"
         return problem(name, found, fix)
     fix = f"orchestrate status shows their sweeps; to end one and lose its data: sky down {ours[0].name}"
-    return warning(name, f"{names}: {hourly:.4g} $/h together", fix)
+    return warning(name, f"{names}: {hourly:.4g} $/h together by the price list", fix)
 
 
 def store(profile: Profile) -> Finding:
