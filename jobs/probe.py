@@ -18,13 +18,17 @@ Facts = dict[str, Any]
 def torch_facts() -> Facts:
     """Return PyTorch's version and what it can use here.
 
-    ``cuda``: the version it is built for. ``threads``: how many it would take by itself. ``device``,
+    ``cuda``: the version it is built for. ``threads``: how many it would take by itself. ``bf16``: how many
+    times slower than in single precision the processor computes in 16 bits, where it is slower. ``device``,
     ``memory`` in bytes: the GPU of a test computation; ``error``: why that failed.
     """
     import torch
 
+    from jobs.training.operations import SLOW, slowdown
+
     facts: Facts = {"version": torch.__version__, "cuda": torch.version.cuda}
     facts["threads"] = torch.get_num_threads()
+    facts["bf16"] = times if (times := slowdown(torch.bfloat16)) > SLOW else None
     if torch.version.cuda is None:
         return facts
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from jobs.check import MEMORY, Problem
+from jobs.check import ELSEWHERE, MEMORY, Problem
 from jobs.evaluate import EvaluationAnswer, EvaluationRequest
 from jobs.trainers.actor_critic.asynchronous import asynchronous_learner
 from jobs.trainers.actor_critic.config import ASYNCHRONOUS, ActorCriticConfig
@@ -25,7 +26,7 @@ from jobs.trainers.learner_trainer import LearnerTrainer
 from jobs.training.checkpoints import read_payload
 from jobs.training.context import BadConfigError, RunContext, UsualEvaluation
 from jobs.training.loop import Learner, Schedule, policy_in
-from jobs.training.operations import operations_of, peak_of_core
+from jobs.training.operations import SLOW, operations_of, peak_of_core, slowdown
 from jobs.training.video import Film
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.types import Run
@@ -74,6 +75,25 @@ def levels_warning(run: Run, config: ActorCriticConfig) -> Problem | None:
     )
 
 
+def precision_warning(run: Run, config: ActorCriticConfig) -> Problem | None:
+    """Return a warning if products in 16 bits are slow here, or the target's processor is not known here."""
+    if config.products == torch.float32 or config.device != "cpu":
+        return None
+    if ELSEWHERE in os.environ:
+        found = (
+            "processors without AVX-512 BF16 or AMX are many times slower with it, and those of the target "
+        )
+        found += "are not known here"
+        hint = "`orchestrate doctor` measures it there, and so does each run, whose log says if it is slow"
+    elif (times := slowdown(config.products)) > SLOW:
+        found = f"this processor is {times:.0f} times slower with it than with fp32, as measured now"
+        hint = "write precision: fp32, or train on a processor with AVX-512 BF16 or AMX"
+    else:
+        return None
+    message = f"precision: found {config.precision}, and {found}"
+    return Problem(run.run_id, "precision", message, hint=hint, blocks=False)
+
+
 def _size(shape: Sequence[int]) -> str:
     return " × ".join(map(str, shape))
 
@@ -87,12 +107,14 @@ class ActorCriticTrainer(LearnerTrainer[C]):
     def check(self, runs: Sequence[Run]) -> list[Problem]:
         """Return one problem per fault; without faults, warnings.
 
-        These are for the first run that is evaluated on levels of its training, and the first too large one.
+        These are for the first run that is evaluated on levels of its training, the first one with a slow
+        precision, and the first too large one.
         """
         if problems := super().check(runs):
             return problems
         configs = [(run, self.config.compose(run.overrides)) for run in runs]
         found = [(levels_warning(run, config) for run, config in configs)]
+        found.append(precision_warning(run, config) for run, config in configs)
         if MEMORY in os.environ:
             available = int(os.environ[MEMORY])
             found.append(memory_warning(run, config, available) for run, config in configs)
@@ -120,6 +142,10 @@ class ActorCriticTrainer(LearnerTrainer[C]):
                 return known
             network = build_network(config, environments)
             pictures = torch.zeros(environments.learners, *environments.shape, dtype=torch.uint8)
+        if config.products != torch.float32 and (times := slowdown(config.products)) > SLOW:
+            sys.stderr.write(
+                f"warning: precision: {config.precision} is {times:.0f} times slower than fp32 here\n"
+            )
         played, learned = operations_of(network, lambda: network(pictures))
         return {
             **known,

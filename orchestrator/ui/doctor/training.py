@@ -39,16 +39,21 @@ def pytorch(probe: Probe) -> Finding:
         fix = f"python -c 'import torch' says more; often a fresh environment helps: {install_here('train')}"
         return problem(name, f"{version} does not load: {facts['broken']}", fix)
     version, cuda = facts["version"], facts["cuda"]
+    slow = (
+        f"; precision: bf16 is {times:.0f} times slower than fp32 here"
+        if (times := facts.get("bf16"))
+        else ""
+    )
     if cuda is None:
         if gpus:
             fix = "install a PyTorch that is built for CUDA: pytorch.org has the command for your driver"
             return warning(name, f"{version} is a CPU build: it cannot use the {gpus[0]} here", fix)
-        return ok(name, f"{version}, a CPU build, and no GPU here")
+        return ok(name, f"{version}, a CPU build, and no GPU here{slow}")
     if "device" in facts:
         memory = facts["memory"] / 1e9
         return ok(name, f"{version} for CUDA {cuda} computes on {facts['device']} ({memory:.0f} GB)")
     if not gpus:
-        return ok(name, f"{version} for CUDA {cuda}, and no GPU here")
+        return ok(name, f"{version} for CUDA {cuda}, and no GPU here{slow}")
     return problem(
         name, f"{version} for CUDA {cuda} cannot use the {gpus[0]}: {facts['error']}", _advice(facts["error"])
     )

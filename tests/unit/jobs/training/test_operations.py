@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from jobs.training.operations import operations_of, peak_of_core
+from jobs.training.operations import operations_of, peak_of_core, slowdown
 
 
 def test_products_are_counted_and_no_gradient_is_left() -> None:
@@ -35,3 +35,9 @@ def test_the_peak_is_measured_on_one_thread_and_changes_nothing(precision: torch
     assert 1e8 < peak_of_core(precision) < 1e14
     assert torch.get_num_threads() == 2
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_slowness_is_relative_to_single_precision() -> None:
+    threads = torch.get_num_threads()
+    assert slowdown(torch.bfloat16) > 0
+    assert torch.get_num_threads() == threads

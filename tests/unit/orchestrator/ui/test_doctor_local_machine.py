@@ -54,6 +54,8 @@ def pytorch(**facts: object) -> Finding:
 
 def test_pytorch_without_a_gpu(no_gpu: None) -> None:
     assert training.pytorch(well).found == "2.13.0, a CPU build, and no GPU here"
+    slow = pytorch(version="2.13.0", cuda=None, threads=4, bf16=12.3)
+    assert (slow.verdict, "bf16 is 12 times slower" in slow.found) == (Verdict.OK, True)
     finding = pytorch(**CUDA, error="RuntimeError: Found no NVIDIA driver on your system")
     assert (finding.verdict, finding.found) == (Verdict.OK, "2.13.0 for CUDA 12.8, and no GPU here")
 
