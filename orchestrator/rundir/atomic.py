@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from orchestrator.core.errors import DamagedFileError, StorageError
+from orchestrator.core.permissions import denial
 from orchestrator.rundir.plain_files import LARGEST_JSON, read_plain
 
 _STORAGE_ERRNOS = {
@@ -23,6 +24,9 @@ _STORAGE_ERRNOS = {
     errno.EACCES: "permission denied",
     errno.EPERM: "operation not permitted",
 }
+_FREE_SPACE = "free space or choose another folder with --results DIR, then run the same command again"
+_COPY = "copy the tree with cp -r to a folder that can be written, and name it with --results DIR"
+_HINTS = dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), _COPY)
 
 
 # Beginning of an error about storage; workers also give it as their reason to exit.
@@ -55,10 +59,10 @@ def storage_errors(path: Path) -> Iterator[None]:
         reason = _STORAGE_ERRNOS.get(error.errno or 0)
         if reason is None:
             raise
-        raise StorageError(
-            f"{CANNOT_WRITE} {path}: {reason}",
-            hint="free space or choose another folder with --results DIR, then run the same command again",
-        ) from error
+        hint = _HINTS.get(error.errno or 0, _FREE_SPACE)
+        if isinstance(error, PermissionError) and (denied := denial(path)):
+            reason, hint = f"{reason}: {denied.reason}", denied.hint
+        raise StorageError(f"{CANNOT_WRITE} {path}: {reason}", hint=hint) from error
 
 
 def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:

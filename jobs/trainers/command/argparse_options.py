@@ -45,7 +45,7 @@ def misread(run: Run, argv: Sequence[str]) -> Iterator[Fault]:
     if found is None:
         return
     path, first = found
-    options, has_positional = _declared(path)
+    options, has_positional = _declared(path.absolute())
     if not options:
         return
     null = None in run.overrides.values()

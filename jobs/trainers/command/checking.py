@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -23,6 +24,8 @@ from orchestrator.config.trainers import COMMAND
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run
 
+_LONGEST_LINE = 4096
+
 
 def check(runs: Sequence[Run]) -> list[Problem]:
     """Return the faults that keep programs from starting, each with the first run that has it."""
@@ -35,6 +38,7 @@ def check(runs: Sequence[Run]) -> list[Problem]:
                 _require_module(argv)
             elif not os.path.isabs(program_file(argv) or ""):
                 require_program(argv)  # relative to the copy of this folder that runs start in
+            _require_line_ends(argv)
             minutes_of(run)
         except BadConfigError as error:
             key = (isinstance(error, RefusedKeyError) and error.key) or COMMAND_KEY
@@ -119,6 +123,27 @@ def _require_code(run: Run) -> None:
             f"`{CODE_KEY}`: found no file {missing[0]!r} in {Path.cwd()}, where runs start",
             hint="name files, folders or patterns relative to that folder",
         )
+
+
+def _require_line_ends(argv: Sequence[str]) -> None:
+    """Raise :class:`BadConfigError` for a script of a shell, or an executable one, with Windows line ends."""
+    for name in dict.fromkeys((argv[0], program_file(argv) or argv[0])):
+        first = _first_line(os.path.abspath(name))
+        by_shell = name.endswith((".sh", ".bash", ".zsh", ".ksh")) or b"sh" in first
+        if first.endswith(b"\r\n") and (by_shell or (first[:2] == b"#!" and name == argv[0])):
+            raise BadConfigError(
+                f"`command`: the lines of {name} end in CR LF: the CR becomes a part of its commands",
+                hint=f"sed -i 's/\\r$//' {shlex.quote(name)}; with git: `*.sh text eol=lf` in .gitattributes",
+            )
+
+
+@cache
+def _first_line(name: str) -> bytes:
+    try:
+        with open(name, "rb") as file:
+            return file.readline(_LONGEST_LINE)
+    except OSError:
+        return b""
 
 
 def _require_module(argv: Sequence[str]) -> None:

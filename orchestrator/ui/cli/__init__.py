@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -111,7 +112,17 @@ def _run(program: typer.Typer) -> None:
     except OSError as error:  # a file where a folder should be, a full disk under the output, …
         about = f"{error.filename}: " if error.filename else ""
         typer.echo(f"error: {about}{error.strerror or error}", err=True)
+        _print_denial(error)
         sys.exit(3)
+
+
+def _print_denial(error: OSError) -> None:
+    """Name the permission that is missing, and the command that grants it."""
+    if isinstance(error, PermissionError) and isinstance(error.filename, str):
+        from orchestrator.core.permissions import denial
+
+        if denied := denial(Path(error.filename)):
+            typer.echo(f"  {denied.reason}\n  {denied.hint}", err=True)
 
 
 if __name__ == "__main__":

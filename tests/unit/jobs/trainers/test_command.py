@@ -146,6 +146,33 @@ def test_ids_of_runs_are_those_of_earlier_versions() -> None:
     assert COMMAND.identify(point, 3, 1).run_id == "2f0fb364b9acde2b"
 
 
+@pytest.mark.parametrize(
+    ("command", "name", "first", "refused"),
+    [
+        (["./run"], "run", b"#!/bin/bash\r\n", True),
+        (["./run"], "run", b"#!/usr/bin/env python3\r\n", True),
+        (["bash", "run.sh"], "run.sh", b"set -e\r\n", True),
+        (["env", "A=1", "bash", "run"], "run", b"#!/bin/sh\r\n", True),
+        (["bash", "-c", "bash run.sh && true"], "run.sh", b"#!/bin/bash\r\n", True),
+        (["bash", "run.sh"], "run.sh", b"#!/bin/bash\n", False),
+        ([sys.executable, "t.py"], "t.py", b"#!/usr/bin/env python3\r\n", False),
+    ],
+)
+def test_scripts_with_line_ends_of_windows_are_refused(
+    command: list[str],
+    name: str,
+    first: bytes,
+    refused: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(first + b"true\r\n")
+    Path(name).chmod(0o755)
+    found = [problem.message for problem in check([run(command)])]
+    assert [name in message and "CR LF" in message for message in found] == [True] * refused
+
+
 PROGRAM = """
 import argparse
 from options import add
