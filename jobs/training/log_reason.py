@@ -97,12 +97,14 @@ class FailureReason:
 
     ``text``: one line, empty if nothing is known; ``behind``: the errors of which it followed. ``code``: the
     exit code of the process that failed first where a launcher hides it; ``rank``: that process's.
+    ``of_exception``: the text is that of a traceback's exception.
     """
 
     text: str = ""
     behind: tuple[str, ...] = ()
     code: int | None = None
     rank: int | None = None
+    of_exception: bool = False
 
     @property
     def killed(self) -> str:
@@ -185,7 +187,9 @@ class _Reader:
             secondary = bool(_SECONDARY.match(text) or _IN_PART.match(self._intro))
             follows = before is not None and (self._chained or self._nested)
             behind = (*before.behind, before.text) if before is not None and follows else ()
-            self.found.append(_Traceback(text, self._place, number, self.label, behind, secondary))
+            again = before is not None and behind and before.text == text  # raised again, as by a pool
+            place = before.place if before is not None and again else self._place
+            self.found.append(_Traceback(text, place, number, self.label, behind, secondary))
         self._message_open = counts
         self._indent, self._chained, self._nested, self._intro = None, False, False, ""
 
@@ -301,7 +305,7 @@ def _told(chosen: _Traceback) -> FailureReason:
     text, first = _line(chosen.text), _line(chosen.behind[0]) if chosen.behind else ""
     place = f" ({chosen.place})" if chosen.place else ""
     after = f", after {first}" if first and first not in text else ""
-    return FailureReason(f"{text}{place}{after}", chosen.behind)
+    return FailureReason(f"{text}{place}{after}", chosen.behind, of_exception=True)
 
 
 def _survived(one: _Traceback, bodies: Sequence[str]) -> bool:

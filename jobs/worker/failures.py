@@ -14,6 +14,7 @@ from typing import Any
 
 from jobs.training.context import BadConfigError, InterruptedRun
 from jobs.training.error_chain import error_chain
+from jobs.training.log_reason import reason_in
 from jobs.training.ranks import RankError
 from jobs.worker.scheduler_job import SchedulerJob
 from orchestrator.core.errors import DamagedFileError, StorageError
@@ -101,9 +102,10 @@ class IncompleteRun(ProgramFailed):
     """A training ended without an error before it reached the length that it declared."""
 
 
-def require_complete(rows: Sequence[Row], total: int | None) -> None:
+def require_complete(rows: Sequence[Row], total: int | None, log: Path) -> None:
     """Raise :class:`IncompleteRun` if a training ended before the ``total`` frames that it declared.
 
+    The message has the exception in its ``log``, which it may have caught.
     One that counts in whole iterations may leave out a last one that is too short, so what is missing has to
     be less than a step from line to line, of the last ones.
     """
@@ -112,7 +114,9 @@ def require_complete(rows: Sequence[Row], total: int | None) -> None:
     steps = [later - earlier for earlier, later in pairwise(frames)]
     if missing > 0 and missing >= max(steps, default=0):
         reached = frames[-1] if frames else 0
-        raise IncompleteRun(f"stopped at {reached:,} of {total:,} frames and reported no error")
+        found = reason_in(log)
+        said = f": {found.text}" if found.of_exception else " and reported no error"
+        raise IncompleteRun(f"stopped at {reached:,} of {total:,} frames{said}", found.behind)
 
 
 def end_of(error: BaseException) -> End:

@@ -170,7 +170,7 @@ def _train(launch: Launch, context: RunContext, spec: TrainerSpec) -> End:
             launch.life.expect(silence.seconds)
         outcome = pkgutil.resolve_name(spec.train)(context)
         _stop_listening()
-        require_complete(context.rows, context.total)
+        require_complete(context.rows, context.total, context.attempt.log)
         _publish(launch, context, spec, outcome)
         end = End(RunState.DONE)
     except FencedRun:

@@ -348,7 +348,7 @@ def test_a_run_that_ends_before_its_declared_length_is_not_done(tmp_path: Path) 
     """
     project.write("train.py", textwrap.dedent(program))
     said = project.run("sweep", "grid.yaml", code=1)
-    why = "incomplete: stopped at 30 of 100 frames"
+    why = "incomplete: stopped at 30 of 100 frames: RuntimeError: CUDA error"
     assert why in said
     assert why in project.run("status", "mine")
     assert why in project.run("collect", "mine")

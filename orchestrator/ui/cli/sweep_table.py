@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,6 +37,8 @@ STYLE = {
     RunState.UNKNOWN: "yellow",
 }
 
+# What differs from run to run in messages of one cause: addresses, numbers of processes, amounts of memory.
+_OF_ONE_RUN = re.compile(r"0x[0-9a-f]+|\bpid[ =:]*\d+|\b[\d.,]+ ?(?:[KMGT]i?B|bytes)\b")
 # Rows of a sweep on a live screen.
 ROWS = 24
 
@@ -198,15 +201,15 @@ def _reasons(
     rows: Sequence[IndexRow], statuses: Mapping[str, RunStatus], limit: int | None = None
 ) -> list[Text]:
     """One line per distinct reason, with its number of runs; at most ``limit`` lines."""
-    by_reason: dict[tuple[str, str], list[str]] = {}
+    by_reason: dict[tuple[RunState, str], list[RunStatus]] = {}
     for row in rows:
         status = statuses[row.run_id]
         if status.why:
-            by_reason.setdefault((status.state.value, status.why), []).append(row.run_id)
+            by_reason.setdefault((status.state, _OF_ONE_RUN.sub("", status.why)), []).append(status)
     lines = []
-    for (state, why), run_ids in islice(by_reason.items(), limit):
-        who = run_ids[0][:8] if len(run_ids) == 1 else f"{len(run_ids)} runs"
-        lines.append(Text.assemble((f"{state} ", STYLE[RunState(state)]), f"{who}: {why}"))
+    for (state, _), alike in islice(by_reason.items(), limit):
+        who = alike[0].run_id[:8] if len(alike) == 1 else f"{len(alike)} runs"
+        lines.append(Text.assemble((f"{state.value} ", STYLE[state]), f"{who}: {alike[0].why}"))
     if more := len(by_reason) - len(lines):
         lines.append(Text(f"… and {more} more reasons", style="dim"))
     return lines

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from jobs.worker.failures import IncompleteRun, require_complete
@@ -9,7 +12,7 @@ from orchestrator.rundir import Row
 
 
 def check(frames: list[int], total: int | None) -> None:
-    require_complete([Row(n, done, float(n)) for n, done in enumerate(frames)], total)
+    require_complete([Row(n, done, float(n)) for n, done in enumerate(frames)], total, Path(os.devnull))
 
 
 @pytest.mark.parametrize(
