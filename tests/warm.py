@@ -196,6 +196,11 @@ def _fork(connection: socket.socket, forks: dict[int, _Fork]) -> dict[str, Any] 
 
 def _become(request: dict[str, Any]) -> None:
     """Be the process that was asked for, to its end."""
+    for number, name in ((1, "stdout"), (2, "stderr")):  # their files are others since the fork
+        old = getattr(sys, name)
+        buffering = 1 if name == "stderr" or os.isatty(number) else -1
+        new = open(number, "w", buffering, old.encoding, old.errors, closefd=False)  # noqa: SIM115
+        setattr(sys, name, new)
     os.setsid()
     os.umask(request["umask"])
     os.chdir(request["cwd"])
