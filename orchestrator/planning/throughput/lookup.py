@@ -99,13 +99,15 @@ class SpeedTable:
         return None
 
     def _fitting_reports(self, kind: RunKind) -> list[Speed]:
-        return [
+        """Return the reports of this task and algorithm: of the run's own trainer, or else of any program."""
+        found = [
             one
             for one in self._reported
             if one.kind.trainer in ("", kind.trainer)
             and one.kind.algorithm == kind.algorithm
             and fnmatch.fnmatchcase(kind.task, one.kind.task)
         ]
+        return [one for one in found if one.kind.trainer] or found
 
 
 def same_hardware(one: TrainingPlace, other: TrainingPlace) -> bool:

@@ -306,28 +306,24 @@ def test_nothing_known_is_nothing_said() -> None:
 
 def test_the_shipped_figures_name_their_source() -> None:
     shipped = reported()
-    assert len(shipped) == 6
     assert all(one.source and one.runs == 0 and one.low <= one.end_to_end_fps <= one.high for one in shipped)
-    bucket = SpeedTable(shipped).find(
-        RunKind("command", "bucket_brigade/rest_trap", "ppo", "{}"), TrainingPlace("l4", None, "L4")
-    )
-    assert bucket is not None
-    assert 2 < 10_000_000 / bucket.end_to_end_fps / 3600 < 3
-    assert 14 < 1_000_000 / bucket.end_to_end_fps / 60 < 16
     own = RunKind("ppo", "bucket_brigade/hard", "ppo", "{}")
     on_cpu = SpeedTable(shipped).find(own, TrainingPlace("local", "Some CPU"))
     assert on_cpu is not None
     assert on_cpu.end_to_end_fps == 85_000
     assert on_cpu.low < 60_000 < 100_000 < on_cpu.high
-    game, (desktop, other) = (
-        RunKind("ppo", "procgen/coinrun", "ppo", "{}"),
-        ("Core(TM) i7-14700K", "Some CPU"),
-    )
-    fast, slow = (SpeedTable(shipped).find(game, TrainingPlace(None, cpu)) for cpu in (desktop, other))
-    assert fast is not None
-    assert slow is not None
-    assert (fast.end_to_end_fps, slow.end_to_end_fps) == (5000, 1750)
-    assert slow.low < 1500 < 6000 < slow.high
+
+
+def test_figures_of_the_own_trainer_come_before_claims_about_other_programs() -> None:
+    shipped = SpeedTable(reported())
+
+    def fps(trainer: str, cpu: str) -> float | None:
+        basis = shipped.find(RunKind(trainer, "procgen/coinrun", "ppo", "{}"), TrainingPlace(None, cpu))
+        return basis and basis.end_to_end_fps
+
+    desktop, other = "Core(TM) i7-14700K", "Some CPU"
+    assert (fps("ppo", desktop), fps("ppo", other)) == (904, 904)  # benchmarks/README.md
+    assert (fps("command", desktop), fps("command", other)) == (5000, 1750)
 
 
 places = st.builds(
