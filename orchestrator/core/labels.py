@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 Point = Mapping[str, Any]
@@ -124,5 +125,12 @@ def _is_name(value: str) -> bool:
 
 def value_text(value: Any) -> str:
     """Return a value as labels and tables show it: visible text unchanged, everything else as JSON."""
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    return _scalar_text(value)
+
+
+@lru_cache(maxsize=1024, typed=True)  # ten thousand runs have few values, and each is shown several times
+def _scalar_text(value: Any) -> str:
     plain = isinstance(value, str) and value.strip() != "" and value.isprintable()
-    return value if plain else json.dumps(value, ensure_ascii=not isinstance(value, dict | list))
+    return value if plain else json.dumps(value)
