@@ -32,6 +32,7 @@ from orchestrator.rundir import (
     sha256,
 )
 from orchestrator.rundir.atomic import storage_errors, temporary_name
+from orchestrator.rundir.file_server import persist
 
 # How an interrupted run relates to one left alone: equal; not equal, but continued from its last checkpoint;
 # equal because environments restart at fixed points. The last one where nothing is declared.
@@ -199,7 +200,7 @@ class RunContext:
         temporary = temporary_name(self.attempt.path / "checkpoint")
         try:
             with storage_errors(temporary):
-                write_plain_data(temporary, state)
+                persist(lambda: write_plain_data(temporary, state))
             self.adopt(temporary, self.rows[-1].frames)
         finally:
             temporary.unlink(missing_ok=True)

@@ -22,8 +22,8 @@ class _Reader(pickle.Unpickler):
 
 
 def write_plain_data(path: Path, value: Any) -> None:
-    """Write the value to a new file. Raises ``TypeError`` if it is not plain data."""
-    with open(path, "xb") as file:
+    """Write the value to a file. Raises ``TypeError`` if it is not plain data."""
+    with open(path, "wb") as file:
         _Writer(file, protocol=5).dump(value)
 
 

@@ -17,9 +17,10 @@ from jobs.training.error_chain import error_chain
 from jobs.training.log_reason import reason_in
 from jobs.training.ranks import RankError
 from jobs.worker.scheduler_job import SchedulerJob
-from orchestrator.core.errors import DamagedFileError, StorageError
+from orchestrator.core.errors import DamagedFileError, FileServerError, StorageError
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import AttemptDir, Row
+from orchestrator.rundir.file_server import is_server_error, mentions_server_error
 from orchestrator.rundir.holder import JOB_VARIABLE
 
 # This many attempts in a row that ended before they reached a new checkpoint end a run: attempts whose end
@@ -131,8 +132,8 @@ def end_of(error: BaseException) -> End:
     if isinstance(error, DamagedFileError):
         return End(RunState.FAILED, None, one_line(f"{error}; {_hint(error)}"))
     reason = _reason(error)
-    # A full disk is no fault of the run: the same command goes on once there is room.
-    outcome = RunState.INTERRUPTED if reason is Reason.DISK_FULL else RunState.FAILED
+    # Storage is no fault of the run: the same command goes on once it works again.
+    outcome = RunState.INTERRUPTED if reason in (Reason.DISK_FULL, Reason.STORAGE) else RunState.FAILED
     return End(outcome, reason, describe(error))
 
 
@@ -163,14 +164,22 @@ def one_line(text: str, length: int = _MESSAGE_LENGTH) -> str:
     return flat if len(flat) <= length else flat[: length - 1] + "…"
 
 
-def is_storage_error(error: BaseException) -> bool:
-    """Whether the error, or one behind it, is a full, read-only or over-quota disk."""
-    return any(
+def storage_reason(error: BaseException) -> Reason | None:
+    """Return why a file could not be written or read, if the error, or one behind it, is of storage.
+
+    That is a full, read-only or over-quota disk, or a file server that failed for a moment.
+    """
+    chain = list(error_chain(error))
+    if any(isinstance(link, FileServerError) or is_server_error(link) for link in chain):
+        return Reason.STORAGE
+    if any(
         isinstance(link, StorageError)
         or (isinstance(link, OSError) and link.errno in _DISK_ERRNOS)
         or any(text in str(link) for text in _NO_SPACE)
-        for link in error_chain(error)
-    )
+        for link in chain
+    ):
+        return Reason.DISK_FULL
+    return Reason.STORAGE if any(mentions_server_error(str(link)) for link in chain) else None
 
 
 def deaths_in_vain(attempts: Sequence[AttemptDir], since: int, witnessed: int = 0) -> int:
@@ -248,8 +257,8 @@ def in_vain(deaths: int, last: Reason | None, cause: str, frames: int | None = N
 def _reason(error: BaseException) -> Reason:
     if isinstance(error, BadConfigError):
         return Reason.BAD_CONFIG
-    if is_storage_error(error):
-        return Reason.DISK_FULL
+    if storage := storage_reason(error):
+        return storage
     if any(_is_out_of_memory(link) for link in error_chain(error)):
         return Reason.OUT_OF_MEMORY
     return Reason.INCOMPLETE if isinstance(error, IncompleteRun) else Reason.CODE_ERROR

@@ -43,6 +43,7 @@ from jobs.worker.failures import (
     in_vain,
     one_line,
     require_complete,
+    storage_reason,
 )
 from jobs.worker.keeper import keep
 from jobs.worker.signals import STOP_SIGNALS, grace_seconds
@@ -56,6 +57,8 @@ from orchestrator.rundir.ledger_entries import CancelEntry
 from orchestrator.rundir.plain_files import open_descriptor
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+# Seconds between attempts to publish a complete training while its file server fails.
+_PUBLICATION_PAUSES_S = (1.0, 5.0, 15.0, 30.0, 60.0)
 _EXIT_CODES = {RunState.DONE: DONE_EXIT, RunState.FAILED: FAILED_EXIT, RunState.INTERRUPTED: INTERRUPTED_EXIT}
 
 
@@ -171,7 +174,7 @@ def _train(launch: Launch, context: RunContext, spec: TrainerSpec) -> End:
         outcome = pkgutil.resolve_name(spec.train)(context)
         _stop_listening()
         require_complete(context.rows, context.total, context.attempt.log)
-        _publish(launch, context, spec, outcome)
+        _persist_in_publishing(launch, context, spec, outcome)
         end = End(RunState.DONE)
     except FencedRun:
         raise
@@ -208,13 +211,26 @@ def _unless_disk_full(end: End, attempt: AttemptDir) -> End:
 
     Only a failed write here proves it: a program may speak of another disk.
     """
-    if end.outcome is not RunState.FAILED and end.reason is not Reason.DISK_FULL:
+    if end.outcome is not RunState.FAILED and end.reason not in (Reason.DISK_FULL, Reason.STORAGE):
         return end
     try:
         check_writable(attempt.path)
     except StorageError as error:
         return replace(end_of(error), counts=False)
     return end
+
+
+def _persist_in_publishing(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Outcome) -> None:
+    """Publish the result of a complete training; try again after errors of the file server, with pauses."""
+    for pause in _PUBLICATION_PAUSES_S:
+        try:
+            return _publish(launch, context, spec, outcome)
+        except Exception as error:
+            if storage_reason(error) is not Reason.STORAGE:
+                raise
+            sys.stderr.write(f"warning: not published yet: {one_line(str(error))}\n")
+        time.sleep(pause)
+    return _publish(launch, context, spec, outcome)
 
 
 def _publish(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Outcome) -> None:

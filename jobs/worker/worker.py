@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from jobs.worker.assignment import (
 )
 from jobs.worker.budget_share import BudgetShare
 from jobs.worker.exit import AGAIN, Exit
-from jobs.worker.failures import End, end_of, in_vain, is_storage_error
+from jobs.worker.failures import End, end_of, in_vain, storage_reason
 from jobs.worker.nodes.agent_connections import Agents
 from jobs.worker.preload import preload, remember_code
 from jobs.worker.run_handle import RunHandle
@@ -43,7 +44,7 @@ from jobs.worker.signals import STOP_SIGNALS, grace_seconds
 from jobs.worker.slots import CoreReservations, Slots, own_cores
 from jobs.worker.submit_rest import submit_remaining
 from orchestrator.config.trainers import get_trainer
-from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
+from orchestrator.core.errors import DamagedFileError, FileServerError, OrchestrateError, StorageError
 from orchestrator.core.types import Job, Reason, RunState
 from orchestrator.rundir import Event, Holder, Journal, Lease, SweepDir, tidy_finished
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
@@ -175,7 +176,7 @@ class Worker:
 
     def _cannot_start(self, run_id: str, error: Exception) -> None:
         """Fail the run; if the tree takes no writes, stop the worker instead."""
-        if is_storage_error(error):
+        if storage_reason(error):
             self._look_at_storage()
         self._ended(run_id, _NO_ATTEMPT, end_of(error))
 
@@ -230,7 +231,8 @@ class Worker:
         if not self._budget.has_time_for(0.0) and not self._unpaid_signalled:
             self._unpaid_signalled = True
             self._signal_runs(self.exit.shutdown.unpaid_altogether(self._budget.why))
-        self._decisions.refresh()
+        with suppress(OSError):  # a file server that failed: the next look is in a second
+            self._decisions.refresh()
         if self._job.allowance is not None:
             price = self._decisions.prices.get(self._job.token)
             self._budget.limit(self._cost.allowance(self._cost.lifetime(self._job.allowance, price)))
@@ -252,12 +254,12 @@ class Worker:
             end = self._end_of(child)
         except Exception as error:  # as in _start_runs()
             end = end_of(error)
-        if end.reason is Reason.DISK_FULL:
+        if end.reason in (Reason.DISK_FULL, Reason.STORAGE):
             self._look_at_storage()
         self._ended(child.run_id, child.attempt or _NO_ATTEMPT, end, cancelled=child.cancelled)
         if child.exit_code == FENCED_EXIT or (end.reason is Reason.KILLED and child.attempt is None):
             self._assignment.hold(child.run_id)
-        elif end.reason is Reason.KILLED and self.exit.takes_runs:
+        elif end.reason in (Reason.KILLED, Reason.STORAGE) and child.attempt and self.exit.takes_runs:
             self._assignment.again(child.run_id)
         elif end.outcome is RunState.INTERRUPTED and not child.cancelled:
             self.exit.interrupted += 1
@@ -350,7 +352,8 @@ class Worker:
                 self._journal.append(self._unwritten[0])
                 del self._unwritten[0]
         except StorageError as error:
-            self.exit.storage_error = f"{error}; {error.hint}"
+            if not isinstance(error, FileServerError):
+                self.exit.storage_error = f"{error}; {error.hint}"
             self._unwritten = [event for event in self._unwritten if event.kind != PROGRESS]
 
 

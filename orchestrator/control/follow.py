@@ -208,7 +208,8 @@ def out_of_budget(sweep_dir: SweepDir, seen: Survey) -> bool:
 
 def out_of_storage(sweep_dir: SweepDir, seen: Survey) -> bool:
     """Whether runs are left because the results tree could not be written."""
-    full = any(seen.statuses[run_id].reason == Reason.DISK_FULL.value for run_id in seen.left)
+    storage = (Reason.DISK_FULL.value, Reason.STORAGE.value)
+    full = any(seen.statuses[run_id].reason in storage for run_id in seen.left)
     return full or (why_left(sweep_dir, seen) or "").startswith(CANNOT_WRITE)
 
 

@@ -11,6 +11,7 @@ Tree::
     ├── DamagedFileError        a file of the results tree cannot be read or has the wrong content
     ├── FormatError             a tree, a code snapshot or a message has a format of another version
     ├── StorageError            the results tree cannot be written (full, read-only)         exit 3
+    │   └── FileServerError     its file server failed, or did not answer, for a moment     exit 3
     ├── BudgetError             the cost exceeds the budget, or the budget is spent          exit 4
     ├── UploadError             nothing can be uploaded: no key, no server                   exit 3
     └── BackendUnavailableError a backend cannot be used at all                              exit 3
@@ -95,6 +96,10 @@ class StorageError(OrchestrateError):
     """The results tree cannot be written: disk full, quota, read-only."""
 
     exit_code = 3
+
+
+class FileServerError(StorageError):
+    """The server of the results tree's file system failed, or did not answer, for a moment."""
 
 
 class BudgetError(OrchestrateError):

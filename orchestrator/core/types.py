@@ -66,6 +66,7 @@ class Reason(enum.Enum):
     BAD_CONFIG = "bad config"
     CODE_ERROR = "code error"
     DISK_FULL = "disk full"
+    STORAGE = "storage error"
     KILLED = "killed"
     STOPPED = "stopped"
     CRASH_LOOP = "crash loop"

@@ -7,14 +7,15 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from orchestrator.core.errors import DamagedFileError, StorageError
+from orchestrator.core.errors import DamagedFileError, FileServerError, StorageError
 from orchestrator.core.permissions import denial
+from orchestrator.rundir.file_server import SERVER_ERRNOS, persist
 from orchestrator.rundir.plain_files import LARGEST_JSON, read_plain
 
 _STORAGE_ERRNOS = {
@@ -56,6 +57,11 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno in SERVER_ERRNOS:
+            raise FileServerError(
+                f"{CANNOT_WRITE} {path}: {error.strerror} (its file server failed)",
+                hint="run the same command again; if it fails again, ask those who run the file server",
+            ) from error
         reason = _STORAGE_ERRNOS.get(error.errno or 0)
         if reason is None:
             raise
@@ -67,15 +73,19 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Replace ``path``: a reader sees the old bytes or the new, if durable also after a power cut."""
-    with storage_errors(path):
+
+    def write() -> None:
         temporary = _write_temporary(path, data, durable)
         try:
             os.replace(temporary, path)
         except BaseException:
-            temporary.unlink(missing_ok=True)
+            _remove(temporary)
             raise
         if durable:
             fsync_folder(path.parent)
+
+    with storage_errors(path):
+        persist(write)
 
 
 def write_exclusive(path: Path, data: bytes, guard: Callable[[], None] = lambda: None) -> bool:
@@ -86,7 +96,8 @@ def write_exclusive(path: Path, data: bytes, guard: Callable[[], None] = lambda:
     Uses a hard link: unlike ``O_EXCL`` it never shows an empty file, and it is atomic on NFS. There a reply
     can be lost after success, so a failure is judged by the file's content.
     """
-    with storage_errors(path):
+
+    def write() -> bool:
         temporary = _write_temporary(path, data)
         try:
             guard()
@@ -94,9 +105,18 @@ def write_exclusive(path: Path, data: bytes, guard: Callable[[], None] = lambda:
         except FileExistsError:
             return _holds(path, data)
         finally:
-            temporary.unlink(missing_ok=True)
+            _remove(temporary)
         fsync_folder(path.parent)
-    return True
+        return True
+
+    with storage_errors(path):
+        return persist(write)
+
+
+def _remove(temporary: Path) -> None:
+    """Remove a temporary file; one that stays is removed with those of killed writers."""
+    with suppress(OSError):
+        temporary.unlink()
 
 
 def _holds(path: Path, data: bytes) -> bool:
@@ -109,7 +129,7 @@ def _holds(path: Path, data: bytes) -> bool:
 def check_writable(folder: Path, size: int = 1 << 20) -> None:
     """Raise :class:`StorageError` unless ``size`` bytes can be written in ``folder``."""
     with storage_errors(folder):
-        _write_temporary(folder / "probe", bytes(size)).unlink()
+        _remove(persist(lambda: _write_temporary(folder / "probe", bytes(size))))
 
 
 def temporary_name(path: Path) -> Path:
@@ -166,6 +186,6 @@ def _write_temporary(path: Path, data: bytes, durable: bool = True) -> Path:
             if durable:
                 os.fsync(file.fileno())
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        _remove(temporary)
         raise
     return temporary

@@ -23,6 +23,7 @@ from orchestrator.rundir.atomic import (
     write_exclusive,
 )
 from orchestrator.rundir.claims import Claim, read_claim
+from orchestrator.rundir.file_server import persist
 from orchestrator.rundir.plain_files import PathWithin, is_listed, open_plain
 
 _OUTCOMES = [state.value for state in RunState]
@@ -112,15 +113,23 @@ class AttemptDir:
 
     def adopt_checkpoint(self, source: Path, frames: int) -> Path:
         """Move a finished checkpoint from the inbox to its place, durably."""
-        with storage_errors(self.checkpoints):
-            with open_plain(source) as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
-                os.fsync(file.fileno())
+        name = ""
+
+        def adopt() -> Path:
+            nonlocal name
+            if not name:
+                with open_plain(source) as file:
+                    name = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+                    os.fsync(file.fileno())
             self.checkpoints.mkdir(exist_ok=True)
-            path = self.checkpoint_name(frames, digest)
-            os.replace(source, path)
+            path = self.checkpoint_name(frames, name)
+            if source.exists():
+                os.replace(source, path)
             fsync_folder(self.checkpoints)
-        return path
+            return path
+
+        with storage_errors(self.checkpoints):
+            return persist(adopt)
 
     def checkpoint_name(self, frames: int, digest: str) -> Path:
         """Return the path of a checkpoint."""
@@ -176,6 +185,9 @@ class AttemptDir:
         """
         if not self.wandb.is_dir():
             return
+        if self.wandb_packed.exists():  # complete; the folder's removal failed
+            shutil.rmtree(self.wandb)
+            return
         temporary = self.path / ".wandb.tar.tmp"
         with storage_errors(temporary), tarfile.open(temporary, "w") as archive:
             archive.add(self.wandb, arcname="wandb", filter=_unless_link)
@@ -203,7 +215,7 @@ def sha256(path: Path) -> str:
 def listdir(folder: Path) -> list[str]:
     """List a folder's names; empty if it does not exist."""
     try:
-        return os.listdir(folder)
+        return persist(lambda: os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return []
 

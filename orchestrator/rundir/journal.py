@@ -20,6 +20,7 @@ from typing import Any, Self
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import RunState
 from orchestrator.rundir.atomic import dump_json, parse_json, storage_errors, write_atomic, write_exclusive
+from orchestrator.rundir.file_server import persist
 from orchestrator.rundir.holder import Holder
 from orchestrator.rundir.plain_files import (
     Version,
@@ -261,8 +262,11 @@ class Journal:
 
     def append(self, event: Event) -> None:
         """Append an event."""
-        line = event.to_line()
-        with storage_errors(self._path), open_to_write(self._path, "ab", buffering=0) as file:
+        with storage_errors(self._path):
+            persist(lambda: self._append(event.to_line()))
+
+    def _append(self, line: bytes) -> None:
+        with open_to_write(self._path, "ab", buffering=0) as file:
             prefix = b"\n" if self._torn else b""
             self._torn = True
             if file.write(prefix + line) == len(prefix + line):
@@ -280,6 +284,9 @@ class JournalReader:
 
     def read(self, path: Path) -> WorkerLog:
         """Read a journal. Raises ``FileNotFoundError`` after compaction: then list the folder again."""
+        return persist(lambda: self._read(path))
+
+    def _read(self, path: Path) -> WorkerLog:
         try:
             with open_plain(path) as file:
                 version = version_of(os.fstat(file.fileno()))

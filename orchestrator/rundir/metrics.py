@@ -17,12 +17,14 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir.atomic import parse_json, storage_errors
+from orchestrator.rundir.file_server import persist
 from orchestrator.rundir.plain_files import open_to_write, read_plain
 
 _ENCODER = json.JSONEncoder(allow_nan=False)
@@ -51,13 +53,16 @@ class Row:
 
 
 class MetricsWriter:
-    """Appends rows to an attempt's metrics file. :meth:`sync` makes them durable before a checkpoint."""
+    """Appends rows to an attempt's metrics file. :meth:`sync` makes them durable before a checkpoint.
+
+    Keeps those in memory that are not durable yet: after an error of the file server they may be lost, even
+    those that were taken before, and all are written again.
+    """
 
     def __init__(self, path: Path, resumed_from: ResumePoint | None) -> None:
         self._path = path
-        with storage_errors(path):
-            # An attempt has one writer and starts once, so an older file can only be its own torn start.
-            self._file = open_to_write(path, "wb", buffering=0)
+        self._durable, self._written, self._pending = 0, 0, bytearray()
+        self._file: IO[Any] | None = None
         header = resumed_from and {"attempt": resumed_from.attempt, "frames": resumed_from.frames}
         self._write((json.dumps({"resumed_from": header}) + "\n").encode())
 
@@ -65,17 +70,34 @@ class MetricsWriter:
         self._write(b"".join(row.to_line() for row in rows))
 
     def sync(self) -> None:
-        with storage_errors(self._path):
-            os.fsync(self._file.fileno())
+        self._write(b"", durable=True)
+        self._durable, self._pending = self._written, bytearray()
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
-    def _write(self, lines: bytes) -> None:
+    def _write(self, lines: bytes, *, durable: bool = False) -> None:
+        self._pending += lines
         with storage_errors(self._path):
-            written = self._file.write(lines)
-            if written != len(lines):  # a disk that fills in between: the rest raises ENOSPC
-                self._file.write(lines[written:])
+            persist(lambda: self._store(durable))
+
+    def _store(self, durable: bool) -> None:
+        try:
+            if self._file is None:
+                # An attempt has one writer and starts once: what stands there is its own, or its torn start.
+                self._file = open_to_write(self._path, "r+b" if self._durable else "wb", buffering=0)
+                self._written = self._file.seek(self._durable)
+                self._file.truncate()
+            while rest := self._pending[self._written - self._durable :]:
+                self._written += self._file.write(rest)
+            if durable:
+                os.fsync(self._file.fileno())
+        except OSError:
+            with suppress(OSError):
+                self.close()
+            self._file = None
+            raise
 
 
 def read_metrics(path: Path) -> tuple[ResumePoint | None, list[Row]]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
 from orchestrator.core.errors import DamagedFileError
+from orchestrator.rundir.file_server import persist
 
 # Far beyond any real file of its kind, in bytes: JSON records, and files of lines.
 LARGEST_JSON, LARGEST = 1 << 28, 1 << 31
@@ -55,8 +57,12 @@ def open_to_write(path: Path, mode: str, **options: Any) -> IO[Any]:
 
 def read_plain(path: Path, largest: int = LARGEST) -> bytes:
     """Read a plain file. Raises as :func:`open_plain`, and for a file larger than ``largest``."""
-    with open_plain(path) as file:
-        return read_rest(file, path, largest)
+
+    def read() -> bytes:
+        with open_plain(path) as file:
+            return read_rest(file, path, largest)
+
+    return persist(read)
 
 
 def read_rest(file: BufferedReader, path: Path, largest: int = LARGEST) -> bytes:
@@ -101,7 +107,7 @@ def is_listed(path: Path, levels: int = 1) -> bool:
     """
     for one in reversed((path, *path.parents)[:levels]):
         try:
-            if one.name not in os.listdir(one.parent):
+            if one.name not in persist(partial(os.listdir, one.parent)):
                 return False
         except (FileNotFoundError, NotADirectoryError):
             return False

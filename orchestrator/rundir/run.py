@@ -21,6 +21,7 @@ from orchestrator.rundir.attempt import CHECKPOINT, POLICY, AttemptDir, Checkpoi
 from orchestrator.rundir.claims import Claim, age_by_file_server, create_claim
 from orchestrator.rundir.copy_origin import fetch_command
 from orchestrator.rundir.descriptions import Descriptions
+from orchestrator.rundir.file_server import persist
 from orchestrator.rundir.foreign_marks import foreign_attempts, read_absent
 from orchestrator.rundir.metrics import Executed, ResumePoint, Row, merge, read_metrics, resume_chain
 from orchestrator.rundir.plain_files import PathWithin, is_listed, read_plain
@@ -76,10 +77,7 @@ class RunDir:
 
     def attempts(self) -> list[AttemptDir]:
         """Return claimed attempts, oldest first."""
-        try:
-            names = os.listdir(self._attempts)
-        except FileNotFoundError:
-            return []
+        names = listdir(self._attempts)
         numbers = sorted(int(name) for name in names if name.isascii() and name.isdigit())
         attempts = [self.attempt(number) for number in numbers]
         return [attempt for attempt in attempts if attempt.is_claimed()]
@@ -116,7 +114,7 @@ class RunDir:
         before = attempts[-1].number if attempts else 0
         attempt = self.attempt(max(before, self.retired) + 1)
         with storage_errors(attempt.path):
-            attempt.path.mkdir(parents=True, exist_ok=True)
+            persist(lambda: attempt.path.mkdir(parents=True, exist_ok=True))
         self._keep_description()
         return attempt if create_claim(attempt.claim_path, claim) else None
 

@@ -23,6 +23,7 @@ from jobs.training.time_budget import TimeBudget
 from jobs.worker.failures import ProgramFailed
 from orchestrator.config.trainers import COMMAND
 from orchestrator.rundir import CheckpointFile, ResumePoint, Row, add_row
+from orchestrator.rundir.file_server import persist
 
 _CHECKPOINT = re.compile(r"(\d{1,12})(\.[A-Za-z0-9]+)?")
 # Metrics taken over at a time: some thousands of lines, a fraction of a second.
@@ -42,7 +43,7 @@ class Inbox:
     def __init__(self, context: RunContext, checkpoint: CheckpointFile | None, minutes: float | None) -> None:
         self._context = context
         self._attempt = context.attempt
-        self._attempt.inbox_checkpoints.mkdir(parents=True, exist_ok=True)
+        persist(lambda: self._attempt.inbox_checkpoints.mkdir(parents=True, exist_ok=True))
         self._file = open(self._attempt.inbox_metrics, "a+b", buffering=0)  # noqa: SIM115 (as long as the process)
         self._rest, self._overlong = b"", False
         self.dropped = Dropped()
@@ -78,12 +79,12 @@ class Inbox:
         ``ended``: the program ended well, so a last line without a newline is whole, too.
         """
         ready = self._ready or self._finished()  # listed first: the program wrote metrics before
-        size = self._attempt.inbox_metrics.stat().st_size
+        size = persist(self._attempt.inbox_metrics.stat).st_size
         if size < self._file.tell():
             raise ProgramFailed("the program wrote its metrics file anew: open it for appending")
         if not self._ready:
             self._ready, self._written = ready, size
-        text = self._file.read(_BATCH_BYTES)
+        text = persist(lambda: self._file.read(_BATCH_BYTES))
         self.behind = self._file.tell() < size
         self._take_lines(text + b"\n" * (ended and not self.behind))
         if self._file.tell() >= self._written:
@@ -108,7 +109,7 @@ class Inbox:
     def _finished(self) -> list[tuple[int, Path]]:
         """List finished checkpoints."""
         found = []
-        for path in self._attempt.inbox_checkpoints.iterdir():
+        for path in persist(lambda: list(self._attempt.inbox_checkpoints.iterdir())):
             if (match := _CHECKPOINT.fullmatch(path.name)) and path.is_file():
                 found.append((int(match[1]), path))
         return sorted(found)

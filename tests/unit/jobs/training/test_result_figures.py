@@ -10,7 +10,7 @@ import pytest
 from jobs.training import result_figures
 from jobs.training.context import BadConfigError, InterruptedRun
 from jobs.worker.failures import ProgramFailed, end_of, one_line
-from orchestrator.core.errors import DamagedFileError, StorageError
+from orchestrator.core.errors import DamagedFileError, FileServerError, StorageError
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import Row
 
@@ -57,6 +57,11 @@ def raised(error: BaseException, cause: BaseException | None = None) -> BaseExce
         (OSError(errno.ENOSPC, "No space left on device"), RunState.INTERRUPTED, Reason.DISK_FULL),
         (OSError(errno.ENOENT, "no such file"), RunState.FAILED, Reason.CODE_ERROR),
         (ProgramFailed("left: No space left on device"), RunState.INTERRUPTED, Reason.DISK_FULL),
+        (FileServerError("no answer"), RunState.INTERRUPTED, Reason.STORAGE),
+        (OSError(errno.EIO, "Input/output error"), RunState.INTERRUPTED, Reason.STORAGE),
+        (OSError(errno.ETIMEDOUT, "timed out", "log.txt"), RunState.INTERRUPTED, Reason.STORAGE),
+        (OSError(errno.ETIMEDOUT, "timed out"), RunState.FAILED, Reason.CODE_ERROR),  # of a connection
+        (ProgramFailed("h5py: Stale file handle"), RunState.INTERRUPTED, Reason.STORAGE),
         (InterruptedRun("SIGTERM"), RunState.INTERRUPTED, Reason.STOPPED),
         (DamagedFileError("result.json", "is torn"), RunState.FAILED, None),
     ],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -130,6 +132,30 @@ def test_a_damaged_line_is_named_with_its_number(tmp_path: Path, line: str) -> N
     path.write_text(f'{{"resumed_from": null}}\n{line}\n{{"iteration": 2, "frames": 2}}\n')
     with pytest.raises(DamagedFileError, match="line 2"):
         read_metrics(path)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EREMOTEIO, errno.ETIMEDOUT])
+def test_rows_that_a_file_server_lost_are_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """An error of fsync says that something written before is lost; a second fsync does not say so again."""
+    path, taken = tmp_path / "metrics.jsonl", [Row(index, index, 0.0, {}) for index in range(1, 5)]
+    writer = MetricsWriter(path, None)
+    writer.append(taken[0])
+    writer.sync()
+    writer.append(*taken[1:3])
+    failures = [number]
+
+    def lose(_: int) -> None:
+        if failures:
+            path.write_bytes(path.read_bytes()[:-20])
+            raise OSError(failures.pop(), "lost")
+
+    monkeypatch.setattr(os, "fsync", lose)
+    writer.sync()
+    writer.append(taken[3])
+    writer.close()
+    assert read_metrics(path) == (None, taken)
 
 
 def test_no_file_is_no_rows(tmp_path: Path) -> None:
