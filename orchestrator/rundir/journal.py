@@ -308,6 +308,9 @@ class JournalReader:
 
     def read_compacted(self, path: Path) -> list[WorkerLog]:
         """Read a compacted file: each line holds a worker's token and an event."""
+        return persist(lambda: self._read_compacted(path))
+
+    def _read_compacted(self, path: Path) -> list[WorkerLog]:
         with open_plain(path) as file:
             version = version_of(os.fstat(file.fileno()))
             if self._compacted is not None and self._compacted[0] == version:

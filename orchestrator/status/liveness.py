@@ -45,6 +45,11 @@ def is_alive(log: WorkerLog, job: JobStatus | None, alive: Alive) -> bool | None
     return True if seen is None and job is not None and job.state is JobState.RUNNING else seen
 
 
+def outlived(log: WorkerLog, job: JobStatus | None) -> bool:
+    """Return whether the worker may survive in a requeued job: a node's daemon died, and not the node."""
+    return not log.exited and job is not None and job.state is JobState.QUEUED
+
+
 def live_tokens(
     ledger: Iterable[LedgerEntry],
     logs: Iterable[WorkerLog],

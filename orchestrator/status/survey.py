@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from orchestrator.rundir import ledger_entries as entries
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS
 from orchestrator.status.bad_nodes import failing_machines
 from orchestrator.status.ledger import finished_attempts, targets_of, unreadable_files
-from orchestrator.status.liveness import Alive, is_active, is_alive, is_stalled, live_tokens
+from orchestrator.status.liveness import Alive, is_active, is_alive, is_stalled, live_tokens, outlived
 
 # The reason of a run with an incomplete result on disk.
 DAMAGED_RESULT = "damaged result"
@@ -279,18 +280,13 @@ def _apply_journals(
             if lives is None:
                 said = job.text if job and job.state is JobState.UNKNOWN else status.message
                 statuses[run_id] = replace(status, state=RunState.UNKNOWN, message=said)
-            elif not lives and _outlived(log, job) and is_active(times, now, lease):
+            elif not lives and outlived(log, job) and is_active(times, now, lease):
                 said = f"its worker still writes, and its job is back in the queue: {job.text if job else ''}"
                 statuses[run_id] = replace(status, message=said)
             elif not lives:
                 statuses[run_id] = _interrupted(status, job)
             elif is_stalled(times, now, lease):
                 statuses[run_id] = replace(status, state=RunState.STALLED)
-
-
-def _outlived(log: WorkerLog, job: JobStatus | None) -> bool:
-    """Return whether the worker may survive in a requeued job: a node's daemon died, and not the node."""
-    return not log.exited and job is not None and job.state is JobState.QUEUED
 
 
 def _interrupted(status: RunStatus, job: JobStatus | None) -> RunStatus:
@@ -309,9 +305,7 @@ def _replay(
     drafts: dict[str, dict[str, Any]] = {}
     for event in log.events:
         run_id = event.run_id
-        if run_id not in statuses or event.attempt is None:
-            continue
-        if event.attempt > finished.get(run_id, event.attempt):
+        if run_id not in statuses or event.attempt is None or event.attempt > finished.get(run_id, math.inf):
             continue
         draft = drafts.get(run_id)
         if event.attempt and event.attempt < (draft["attempt"] if draft else statuses[run_id].attempt):
