@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,8 @@ from jobs.hydra.checking import Findings, Shape, check_values, structures
 from jobs.trainers.benchmarl import rules
 from jobs.trainers.benchmarl.building import require_possible, try_build
 from jobs.trainers.benchmarl.config import Composed, Outline, compose, compose_config, outline
-from jobs.trainers.benchmarl.spelling import VOCABULARY
+from jobs.trainers.benchmarl.lone_files import lone_file
+from jobs.trainers.benchmarl.spelling import VOCABULARY, config_folders
 from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError
 from orchestrator.core.types import Run, Value
@@ -40,7 +41,22 @@ def check(runs: Sequence[Run]) -> list[Problem]:
     _check_twins(shapes, findings)
     if len(shapes) == len(structures(runs)):
         _check_idle(shapes, findings)
-    return findings.problems
+    return [*findings.problems, *_ignored_files(runs)]
+
+
+def _ignored_files(runs: Sequence[Run]) -> Iterator[Problem]:
+    """Warn of files here that have the name of a choice and are not those that it is composed of."""
+    seen = set[tuple[str, Value]]()
+    for run in runs:
+        for key, option in VOCABULARY.choices(run.overrides).items():
+            group = VOCABULARY.group_of(key) or key
+            if (group, option) in seen or not isinstance(option, str):
+                continue
+            seen.add((group, option))
+            path = lone_file(group, option)
+            if path is not None and not any(path.resolve().is_relative_to(one) for one in config_folders()):
+                message = f"{path} is not read: {key}: {option} has the values of the installed file"
+                yield Problem(run.run_id, key, message, "write its values as keys of the grid", blocks=False)
 
 
 class _Configuration:

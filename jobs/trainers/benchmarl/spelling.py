@@ -12,6 +12,7 @@ from typing import Any
 import jobs
 from jobs.hydra.config_files import options_in, values_in
 from jobs.hydra.spelling import CLASS_ENDING, Vocabulary
+from jobs.trainers.benchmarl.lone_files import instead_of, lone_file
 from jobs.trainers.benchmarl.people import KEYS, NAMES
 from jobs.training.time_budget import checked_minutes
 from orchestrator.config.trainers import BENCHMARL
@@ -26,7 +27,7 @@ _BY_ITSELF = (
 
 def options(group: str) -> tuple[str, ...]:
     """Return the options of a config group, such as ``vmas/navigation`` for ``task``."""
-    return options_in(_folders(), group)
+    return options_in(config_folders(), group)
 
 
 def task_names() -> list[str]:
@@ -36,10 +37,10 @@ def task_names() -> list[str]:
 
 def file_values(group: str, option: str) -> Mapping[str, Any]:
     """Return the values in the file of a choice and of its bases, without BenchMARL's types."""
-    return values_in(_folders(), group, option)
+    return values_in(config_folders(), group, option)
 
 
-def _folders() -> tuple[Path, ...]:
+def config_folders() -> tuple[Path, ...]:
     """Return the folders of Hydra configs: BenchMARL's, ours, and those of loaded plug-ins."""
     spec = importlib.util.find_spec("benchmarl")
     places = spec.submodule_search_locations if spec is not None else None
@@ -51,6 +52,8 @@ def _folders() -> tuple[Path, ...]:
 
 
 def _option_hint(vocabulary: Vocabulary, group: str, value: str) -> str | None:
+    if (path := lone_file(group, value)) is not None:
+        return instead_of(path, group, value, options(group))
     short = _VERSION.sub("", value)
     last = short.rpartition("/")[2].lower()
     if last.startswith("simple") and f"vmas/{last}" in options(group):  # MPE's, which PettingZoo has no more

@@ -122,6 +122,38 @@ def test_what_is_right_is_left_to_the_thorough_check(overrides: dict[str, Any]) 
     assert looked(overrides) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "keys", "hint"),
+    [
+        (
+            "algorithm/my.yaml",
+            "defaults: [mappo, _self_]\nentropy_coef: 0.01\n",
+            {"algorithm": "my"},
+            "algorithm: mappo, algorithm.entropy_coef: 0.01",
+        ),
+        ("sweeps/algorithm/my.yaml", "defaults: [mappo_config]\n", {"algorithm": "my"}, "algorithm: mappo ("),
+        (
+            "task/vmas/my.yaml",
+            "defaults: [vmas_balance_config]\n",
+            {"task": "vmas/my"},
+            "task: vmas/balance (",
+        ),
+        ("conf/model/layers/my.yaml", "name: mlp\n", {"model": "layers/my"}, "model: layers/mlp ("),
+        ("experiment/my.yaml", "lr: 1\n", {"experiment": "my"}, "my_marl/conf/experiment/my.yaml"),
+        ("algorithm/my.yaml", "[", {"algorithm": "my"}, "plugins: ./my_marl"),
+    ],
+)
+def test_a_file_beside_the_grid_is_answered_with_what_to_write(
+    name: str, text: str, keys: dict[str, Any], hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).parent.mkdir(parents=True)
+    Path(name).write_text(text)
+    [problem] = looked(keys)
+    assert f"{name} is not read" in (problem.hint or "")
+    assert hint in (problem.hint or "")
+
+
 def test_every_typing_error_of_a_grid_is_told_at_once() -> None:
     runs = [
         Run("1" * 16, "benchmarl", {**GOOD, "experiment.gama": 1, "experiment.lr": "fast"}, 0, 1, None),
