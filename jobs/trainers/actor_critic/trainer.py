@@ -32,6 +32,8 @@ from orchestrator.config.trainers import get_trainer
 from orchestrator.core.types import Run
 
 C = TypeVar("C", bound=ActorCriticConfig)
+# Batches of fewer rows are tiny, where an iteration has so many of them.
+_FEW_ROWS, _MANY_BATCHES = 16, 32
 
 
 def schedule_of(config: ActorCriticConfig) -> Schedule:
@@ -94,6 +96,24 @@ def precision_warning(run: Run, config: ActorCriticConfig) -> Problem | None:
     return Problem(run.run_id, "precision", message, hint=hint, blocks=False)
 
 
+def batch_warning(run: Run, config: ActorCriticConfig) -> Problem | None:
+    """Return a warning if a process learns from so few rows at a time that most of its time is overhead.
+
+    A step of the optimizer by 4 rows of numbers takes as long as one by 64.
+    """
+    rows, taken = config.envs * config.rollout_steps // config.learning, config.pictures_at_once
+    if taken >= _FEW_ROWS or rows < _MANY_BATCHES * taken:
+        return None
+    return Problem(
+        run.run_id,
+        None,
+        f"a process learns from {taken} of its {rows:_} rows at a time: about as slow for each step of the "
+        "optimizer as with 64",
+        hint="set a larger batch_size (ppo) or batch_envs (impala)",
+        blocks=False,
+    )
+
+
 def _size(shape: Sequence[int]) -> str:
     return " × ".join(map(str, shape))
 
@@ -108,13 +128,14 @@ class ActorCriticTrainer(LearnerTrainer[C]):
         """Return one problem per fault; without faults, warnings.
 
         These are for the first run that is evaluated on levels of its training, the first one with a slow
-        precision, and the first too large one.
+        precision, the first one with tiny batches, and the first too large one.
         """
         if problems := super().check(runs):
             return problems
         configs = [(run, self.config.compose(run.overrides)) for run in runs]
         found = [(levels_warning(run, config) for run, config in configs)]
         found.append(precision_warning(run, config) for run, config in configs)
+        found.append(batch_warning(run, config) for run, config in configs)
         if MEMORY in os.environ:
             available = int(os.environ[MEMORY])
             found.append(memory_warning(run, config, available) for run, config in configs)

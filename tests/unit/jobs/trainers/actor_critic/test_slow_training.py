@@ -1,4 +1,4 @@
-"""Advice on products in 16 bits by what this processor does in a second, before a run starts."""
+"""Advice on what makes a training slow, before a run starts: products in 16 bits, tiny batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from jobs.check import ELSEWHERE
 from jobs.trainers.actor_critic import trainer
-from jobs.trainers.actor_critic.trainer import precision_warning
+from jobs.trainers.actor_critic.trainer import batch_warning, precision_warning
 from jobs.trainers.ppo.config import CONFIG
 from orchestrator.config.trainers import PPO
 
@@ -39,3 +39,19 @@ def test_slow_products_are_told_by_measurement(
     if found is not None:
         assert told in found.message
         assert (found.key, found.blocks) == ("precision", False)
+
+
+@pytest.mark.parametrize(
+    ("keys", "is_told"),
+    [
+        ({}, False),
+        ({"batch_size": 4}, True),
+        ({"batch_size": 64, "actors": 16, "envs": 64, "mode": "parallel"}, True),
+        ({"batch_size": 8, "envs": 1, "rollout_steps": 128}, False),
+        ({"batch_size": 16}, False),
+    ],
+)
+def test_tiny_batches_are_told(keys: dict[str, Any], is_told: bool) -> None:
+    run = PPO.identify({"task": "gymnasium/CartPole-v1", "rollout_steps": 128, "envs": 16, **keys}, 0, 1)
+    found = batch_warning(run, CONFIG.compose(run.overrides))
+    assert (found is not None) is is_told
