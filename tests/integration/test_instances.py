@@ -7,8 +7,10 @@ Workers, results trees and rsync are real.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Collection
@@ -19,6 +21,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from jobs import instance as on_instance
 from orchestrator.backends.instances import Instance, RecordedState
 from orchestrator.backends.skypilot import client, instances
 from orchestrator.backends.skypilot.client import Request, RequestState
@@ -616,20 +619,36 @@ def test_one_price_is_told_and_charged(
     assert shown.cost.dollars == pytest.approx(charged, rel=1e-3)
 
 
-def test_a_dearer_machine_works_for_less_time(rented: Rented, results: Path, tmp_path: Path) -> None:
-    """Its share was an hour at the price that was planned; obtained was one a thousand times as dear."""
+@pytest.mark.parametrize(("price", "hours_ago"), [(1000.0, 0), (1.0, 2)])
+def test_a_share_is_money_from_the_request_on(
+    rented: Rented, results: Path, tmp_path: Path, price: float, hours_ago: float
+) -> None:
+    """An hour at the planned price is used up on a machine a thousand times as dear, or by a long launch."""
     sweep = helpers.make_sweep(results, helpers.count_runs(tmp_path / "audit", 2, STEPS))
     job = replace(send(sweep, rented), allowance=HOUR)
     (entry,) = submissions(sweep.read_ledger())
     sweep.amend_ledger(replace(entry, jobs=(SubmittedJob.of(job),)))
-    priced(sweep, hours_ago=0)
-    rented.price = 1000.0
+    priced(sweep, hours_ago)
+    rented.price = price
     exchange(sweep)
     assert helpers.finish(train(rented, sweep, job)) != 0
     exchange(sweep)
     (log,) = sweep.read_journals()
     assert log.events[-1].exit.why.startswith(BUDGET_REACHED)
     assert not has_all(sweep)
+
+
+def test_results_are_waited_for_as_long_as_the_share_pays(
+    rented: Rented, sent: tuple[SweepDir, Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep, job = sent
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    priced(sweep, hours_ago=0)
+    (entry,) = submissions(sweep.read_ledger())
+    for allowance, waits in ((None, math.inf), (9 * HOUR, HOUR), (900.0, 100.0)):
+        instance = on_instance.Instance(sweep, replace(job, allowance=allowance), HOUR, None, ())
+        paid = instance._paid_until() - entry.time - (allowance or 0.0)
+        assert paid == pytest.approx(waits, abs=1)
 
 
 def test_detached_names_the_command_that_fetches_before_any_machine_is_listed(
