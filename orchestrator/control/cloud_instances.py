@@ -135,6 +135,8 @@ def exchange(sweep: SweepDir, not_within: float = EXCHANGE_S, *, orphans: bool =
     done = ExchangeReport()
     _discard_unlaunched(sweep)
     jobs = [job for job in sent_jobs(sweep) if since_exchange(sweep, job.token) > not_within]
+    if not jobs:
+        return done
     try:
         standing: dict[str, InstanceState] = {}
         up: dict[str, Instance] = {}
