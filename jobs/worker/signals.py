@@ -7,6 +7,7 @@ import signal
 import time
 
 from jobs.worker.scheduler_job import ENDS_VARIABLE
+from orchestrator.core import environment
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -21,8 +22,8 @@ def grace_seconds(number: int) -> float:
 
     A warning in a job with a known end leaves almost all of the time up to it.
     """
-    if chosen := os.environ.get("ORCHESTRATE_GRACE"):
-        return float(chosen)
+    if chosen := environment.seconds(environment.GRACE):
+        return chosen
     if number not in (signal.SIGUSR1, signal.SIGUSR2):
         return _URGENT_GRACE_S
     ends = os.environ.get(ENDS_VARIABLE)

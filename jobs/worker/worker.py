@@ -44,6 +44,7 @@ from jobs.worker.signals import STOP_SIGNALS, grace_seconds
 from jobs.worker.slots import CoreReservations, Slots, own_cores
 from jobs.worker.submit_rest import submit_remaining
 from orchestrator.config.trainers import get_trainer
+from orchestrator.core import environment
 from orchestrator.core.errors import DamagedFileError, FileServerError, OrchestrateError, StorageError
 from orchestrator.core.types import Job, Reason, RunState
 from orchestrator.rundir import Event, Holder, Journal, Lease, SweepDir, tidy_finished
@@ -423,6 +424,7 @@ def run_command(command: Callable[[], int]) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # one that was ignored would reap the runs by itself
     try:
+        environment.require_usable()
         return command()
     except OrchestrateError as error:
         hint = f"\n  {error.hint}" if error.hint else ""

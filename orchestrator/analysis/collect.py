@@ -23,6 +23,7 @@ from orchestrator.core.types import RunState
 from orchestrator.planning.throughput.measure import measured
 from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended
 from orchestrator.rundir.atomic import write_atomic
+from orchestrator.rundir.kinds import MALFORMED
 from orchestrator.status.run_times import AttemptTime, attempt_times
 from orchestrator.status.survey import Survey
 
@@ -237,7 +238,7 @@ class _Reader:
         run_dir.verify(result, checksums=self.checksums)
         result = {**result, "speed": measured(result)}
         facts = {name: column.extract(result) for name, column in RESULT_COLUMNS.items()}
-        return facts | {"code_ids": list(result.get("code_ids", []))}
+        return facts | {"code_ids": list(map(str, result.get("code_ids", [])))}
 
     def _finished(self, run_id: str) -> tuple[RunState, str]:
         # The folder is newer than the survey, but only the survey can find a result stale.
@@ -266,7 +267,7 @@ def _guarded(read: Callable[[], _T], problems: list[str]) -> _T | None:
         return read()
     except DamagedFileError as error:
         problems.append(f"{error}; {error.hint}" if error.hint else str(error))
-    except (OSError, ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+    except (OSError, *MALFORMED) as error:
         problems.append(f"cannot be read ({error!r})")
     return None
 

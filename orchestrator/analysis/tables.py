@@ -49,6 +49,13 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
+def _by_name(value: Any) -> str:
+    """Return values by name as text."""
+    if not isinstance(value, dict):
+        raise TypeError("versions are by name")
+    return _text(value)
+
+
 def _in_turn(values: Any) -> str:
     return ", ".join(map(str, values))
 
@@ -142,7 +149,7 @@ RESULT_COLUMNS = {
     "peak_memory_mb": _Column(float, ("peak_memory_mb",)),
     "flop_per_frame": _Column(float, ("flop_per_frame",)),
     "machine_flops_per_core": _Column(float, ("machine_flops_per_core",)),
-    "versions": _Column(_text, ("versions",)),
+    "versions": _Column(_by_name, ("versions",)),
     "code_id": _Column(str, ("code_id",)),
     "commit": _Column(_commit, ("commit",)),
     "dirty": _Column(_dirty, ("commit",)),

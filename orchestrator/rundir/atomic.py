@@ -159,20 +159,27 @@ def parse_json(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        return _loads(data)
+        return parse_exactly(data)
 
 
 def read_json(path: Path) -> Any:
     """Read a JSON file. Raises ``FileNotFoundError`` and :class:`DamagedFileError`."""
     try:
-        return _loads(read_plain(path, LARGEST_JSON))
+        return parse_exactly(read_plain(path, LARGEST_JSON))
     except ValueError as error:
         raise DamagedFileError(path, f"is not valid JSON ({error})") from error
 
 
-def _loads(data: bytes) -> Any:
+def parse_exactly(data: bytes | str) -> Any:
+    """Parse JSON with integers of any size. Raises ``ValueError``.
+
+    Halves of characters, which JSON can escape and no file can hold, become question marks.
+    """
     try:
-        return json.loads(data)
+        found = json.loads(data)
+        if (b"\\ud" if isinstance(data, bytes) else "\\ud") in data.lower():  # type: ignore[operator]
+            found = json.loads(json.dumps(found, ensure_ascii=False).encode(errors="replace"))
+        return found
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

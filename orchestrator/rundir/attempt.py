@@ -10,7 +10,6 @@ import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 from orchestrator.core.errors import DamagedFileError
@@ -24,6 +23,7 @@ from orchestrator.rundir.atomic import (
 )
 from orchestrator.rundir.claims import Claim, read_claim
 from orchestrator.rundir.file_server import persist
+from orchestrator.rundir.kinds import whole
 from orchestrator.rundir.plain_files import PathWithin, is_listed, open_plain
 
 _OUTCOMES = [state.value for state in RunState]
@@ -198,11 +198,11 @@ class AttemptDir:
 def _is_end(record: Any) -> bool:
     if not isinstance(record, dict) or not isinstance(record.get("message", ""), str):
         return False
-    counts = (record.get("frames"), record.get("checkpointed"))
+    counts = [record[name] for name in ("frames", "checkpointed") if record.get(name) is not None]
     return (
         record.get("outcome") in _OUTCOMES
         and record.get("reason") in _REASONS
-        and all(type(count) in (int, NoneType) for count in counts)
+        and None not in map(whole, counts)
     )
 
 

@@ -16,16 +16,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from orchestrator.core import environment
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, temporary_name, write_exclusive
 from orchestrator.rundir.holder import Holder
+from orchestrator.rundir.kinds import MALFORMED, require_kinds
 
 DEFAULT_LEASE_S = 300.0
 
 
 def lease_seconds() -> float:
     """Return the lease in seconds; ``ORCHESTRATE_LEASE`` replaces the default (tests shorten it)."""
-    return float(os.environ.get("ORCHESTRATE_LEASE", DEFAULT_LEASE_S))
+    return environment.seconds(environment.LEASE) or DEFAULT_LEASE_S
 
 
 @dataclass(frozen=True)
@@ -80,10 +82,10 @@ def create_claim(path: Path, claim: Claim) -> bool:
 def read_claim(path: Path) -> Claim | None:
     """Read a claim; None if the file does not exist. Raises :class:`DamagedFileError`."""
     try:
-        return Claim.from_json(read_json(path))
+        return require_kinds(Claim.from_json(read_json(path)))
     except FileNotFoundError:
         return None
-    except (KeyError, TypeError, ValueError) as error:
+    except MALFORMED as error:
         raise DamagedFileError(path, f"is not a claim ({error!r})") from error
 
 

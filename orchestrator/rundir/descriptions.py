@@ -11,14 +11,14 @@ describe the same run, the newer counts.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import Run
-from orchestrator.rundir.atomic import dump_json, storage_errors, write_exclusive
+from orchestrator.rundir.atomic import dump_json, parse_exactly, storage_errors, write_exclusive
+from orchestrator.rundir.kinds import MALFORMED, require_run
 from orchestrator.rundir.plain_files import Version, read_plain, version_of
 
 FOLDER = "descriptions"
@@ -66,8 +66,8 @@ class Descriptions:
     def _parsed(self, name: str, run_id: str, line: bytes) -> Run:
         path = self._folder / name
         try:
-            run = Run.from_json(json.loads(line))
-        except (ValueError, TypeError, RecursionError) as error:
+            run = require_run(Run.from_json(parse_exactly(line)))
+        except MALFORMED as error:
             problem = f"the line of run {run_id} is not a description ({error})"
             raise DamagedFileError(path, problem, hint=_HINT) from error
         if run.run_id != run_id:

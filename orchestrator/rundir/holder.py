@@ -158,6 +158,8 @@ class Holder:
         texts = (holder.host, holder.boot_id, holder.pid_namespace, holder.machine, holder.job_id or "")
         if set(map(type, texts)) != {str} or {type(holder.pid), type(holder.started)} != {int}:
             raise TypeError("a holder has texts and two numbers")
+        if not 0 < holder.pid < 1 << 31:
+            raise ValueError("no process has this number")
         return holder
 
 
@@ -165,7 +167,8 @@ def _restarts(now: str | None, before: str | None) -> int:
     """Return the number of restarts between two names of a job; 0 for different jobs."""
     job, _, count = (now or "").partition(":")
     earlier_job, _, earlier = (before or "").partition(":")
-    return int(count) - int(earlier) if job == earlier_job and count and earlier else 0
+    same = job == earlier_job and count.isdecimal() and earlier.isdecimal()
+    return int(count) - int(earlier) if same else 0
 
 
 def _send(pid: int, number: int) -> bool:

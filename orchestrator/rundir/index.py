@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestrator.core.errors import DamagedFileError
+from orchestrator.rundir.atomic import parse_exactly
 
 RUN_ID = re.compile(r"[0-9a-f]{16}")
 
@@ -30,25 +31,35 @@ def index_text(rows: Iterable[IndexRow]) -> str:
     return "".join(lines)
 
 
-def parse_index(path: Path, text: str, hint: str) -> list[IndexRow]:
-    """Parse the ``text`` of the index file ``path``. Raises :class:`DamagedFileError`."""
+def parse_index(
+    path: Path, text: str, hint: str, described: Callable[[str], dict[str, Any] | None]
+) -> list[IndexRow]:
+    """Parse the ``text`` of the index file ``path``. Raises :class:`DamagedFileError`.
+
+    A damaged line counts as long as its run is named and ``described`` finds the point of its description.
+    """
     rows = []
     for number, line in enumerate(text.split("\n")[1:], start=2):
         if not line:
             continue
         try:
             rows.append(_row(line))
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
+            run_id, _, rest = line.partition("\t")
+            point = described(run_id) if RUN_ID.fullmatch(run_id) else None
+            if point is not None:
+                rows.append(IndexRow(run_id, not rest.startswith("0"), point))
+                continue
             raise DamagedFileError(path, f"line {number} is not a run ({error})", hint=hint) from error
     return rows
 
 
 def _row(line: str) -> IndexRow:
-    """Parse a line. Raises ``ValueError`` and ``RecursionError``."""
+    """Parse a line. Raises ``ValueError``."""
     run_id, in_grid, text = line.split("\t", 2)
     if not RUN_ID.fullmatch(run_id):
         raise ValueError(f"found {run_id[:40]!r}, expected the id of a run")
-    point = json.loads(text)
+    point = parse_exactly(text)
     if not isinstance(point, dict):
         raise ValueError(f"found {text[:40]!r}, expected values by key")
     return IndexRow(run_id, in_grid == "1", point)

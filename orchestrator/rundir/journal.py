@@ -10,6 +10,7 @@ about attempts of others, and counts only without better evidence.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from orchestrator.core.types import RunState
 from orchestrator.rundir.atomic import dump_json, parse_json, storage_errors, write_atomic, write_exclusive
 from orchestrator.rundir.file_server import persist
 from orchestrator.rundir.holder import Holder
+from orchestrator.rundir.kinds import MALFORMED, number, text, whole
 from orchestrator.rundir.plain_files import (
     Version,
     open_plain,
@@ -40,6 +42,7 @@ EXITED = "exited"  # the worker left
 
 # Bytes at the end of a journal that contain the last line of an exited worker.
 _LAST_WORDS = 1 << 14
+_MOST_ATTEMPTS = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,9 @@ class Progress:
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         fps = data.get("fps")  # of journals in which one speed stands for both
         speeds = data.get("end_to_end_fps", fps), data.get("iteration_fps", fps)
-        return cls(data.get("frames"), data.get("total"), *speeds, data.get("return"))
+        frames, total = whole(data.get("frames")), whole(data.get("total"))
+        end_to_end, of_iteration = map(number, speeds)
+        return cls(frames, total, end_to_end, of_iteration, number(data.get("return")))
 
 
 @dataclass(frozen=True)
@@ -76,12 +81,12 @@ class AttemptEnd:
         summary = data.get("summary") or {}
         return cls(
             RunState(data["outcome"]),
-            data.get("reason"),
-            data.get("message"),
-            data.get("frames"),
-            summary.get("end_to_end_fps"),
-            summary.get("final_return"),
-            data.get("code_id"),
+            text(data.get("reason")),
+            text(data.get("message")),
+            whole(data.get("frames")),
+            number(summary.get("end_to_end_fps")),
+            number(summary.get("final_return")),
+            text(data.get("code_id")),
         )
 
 
@@ -100,7 +105,8 @@ class WorkerExit:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(data.get("why"), data.get("asked"), bool(data.get("again")), bool(data.get("setup")))
+        asked = data.get("asked") if type(data.get("asked")) is bool else None
+        return cls(text(data.get("why")), asked, bool(data.get("again")), bool(data.get("setup")))
 
 
 @dataclass(frozen=True)
@@ -132,7 +138,8 @@ class Event:
     @property
     def node(self) -> str:
         """The scheduler's name of a started worker's machine; empty if there is none."""
-        return str((self.data.get("host") or {}).get("node") or "")
+        host = self.data.get("host")
+        return str(host.get("node") or "") if isinstance(host, dict) else ""
 
     def to_line(self) -> bytes:
         record: dict[str, Any] = {"kind": self.kind, "time": round(self.time, 3)}
@@ -159,6 +166,10 @@ class Event:
             raise TypeError("an event has a time, and its data are by name")
         if not isinstance(event.run_id, str | None) or type(event.attempt) not in (int, NoneType):
             raise TypeError("a run is named by text, an attempt by a number")
+        if not math.isfinite(event.time) or not math.isfinite(event.up or 0.0):
+            raise ValueError("a time is finite")
+        if not isinstance(event.kind, str) or abs(event.attempt or 0) > _MOST_ATTEMPTS:
+            raise TypeError("a kind is text, an attempt a number of a folder")
         if event.kind == STARTED:
             Holder.from_json(event.data["holder"])
         elif event.kind == ENDED:
@@ -342,7 +353,7 @@ def ends_with_exit(path: Path) -> bool:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_WORDS))
             last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
         return bool(Event.from_json(parse_json(last)).kind == EXITED)
-    except (DamagedFileError, ValueError, KeyError, TypeError):
+    except (DamagedFileError, *MALFORMED):
         return False
 
 
@@ -367,6 +378,6 @@ def _parse(token: str, lines: Iterable[bytes]) -> WorkerLog:
             continue
         try:
             events.append(Event.from_json(parse_json(line)))
-        except (ValueError, KeyError, TypeError):
+        except MALFORMED:
             damaged += 1
     return WorkerLog(token, tuple(events), damaged)

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from orchestrator.rundir.frozen_code import FrozenCode, SentCode
+from orchestrator.rundir.kinds import require_kinds
 from orchestrator.rundir.submitted import SubmissionCost, SubmittedJob
 
 T = TypeVar("T")
@@ -82,7 +83,8 @@ class SubmissionEntry(LedgerEntry):
         cost = {name: data.pop(name) for name in SubmissionCost.__dataclass_fields__ if name in data}
         if "budget" in cost:
             cost["budget"] = math.inf if cost["budget"] is None else float(cost["budget"])
-        return {**found, "jobs": tuple(map(SubmittedJob.from_json, jobs)), "cost": SubmissionCost(**cost)}
+        submitted = tuple(map(SubmittedJob.from_json, jobs))
+        return {**found, "jobs": submitted, "cost": require_kinds(SubmissionCost(**cost))}
 
     def _fields(self) -> dict[str, Any]:
         lifted = self.cost.budget is not None and math.isinf(self.cost.budget)
@@ -185,10 +187,8 @@ class _EvidenceEntry(DecisionEntry[T]):
 
     @classmethod
     def _take(cls, data: dict[str, Any]) -> dict[str, Any]:
-        runs = {run_id: cls.evidence(**about) for run_id, about in data.pop("runs").items()}
-        if any(type(about.attempt) is not int for about in runs.values()):
-            raise TypeError("an attempt is a number")
-        return {"runs": runs}
+        runs = data.pop("runs").items()
+        return {"runs": {run_id: require_kinds(cls.evidence(**about)) for run_id, about in runs}}
 
     def _fields(self) -> dict[str, Any]:
         return {"runs": {run_id: dict(vars(about)) for run_id, about in self.runs.items()}}
@@ -384,7 +384,7 @@ _KINDS: Mapping[str, type[LedgerEntry]] = {
 
 
 def parse_entry(record: Mapping[str, Any], number: int = 0) -> LedgerEntry:
-    """Parse an entry. Raises ``KeyError``, ``TypeError``, ``ValueError`` or ``AttributeError``."""
+    """Parse an entry. Raises an error of :data:`~orchestrator.rundir.kinds.MALFORMED`."""
     data = dict(record)
     kind = data.pop("kind")
     if (of := _KINDS.get(kind)) is None:
@@ -392,7 +392,10 @@ def parse_entry(record: Mapping[str, Any], number: int = 0) -> LedgerEntry:
     fields, at = of._take(data), data.pop("time", 0.0)
     if type(at) not in (int, float):
         raise TypeError("a time is a number")
-    return of(number=number, time=at, more=data, **fields)
+    entry = require_kinds(of(number=number, time=at, more=data, **fields))
+    if not math.isfinite(entry.time):
+        raise ValueError("a time is finite")
+    return entry
 
 
 def submissions(ledger: Iterable[LedgerEntry]) -> list[SubmissionEntry]:

@@ -25,8 +25,10 @@ from typing import IO, Any
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir.atomic import parse_json, storage_errors
 from orchestrator.rundir.file_server import persist
+from orchestrator.rundir.kinds import MALFORMED
 from orchestrator.rundir.plain_files import open_to_write, read_plain
 
+_NUMBERS = frozenset((float,))
 _ENCODER = json.JSONEncoder(allow_nan=False)
 
 
@@ -117,7 +119,7 @@ def read_metrics(path: Path) -> tuple[ResumePoint | None, list[Row]]:
                 resumed_from = point and ResumePoint(int(point["attempt"]), int(point["frames"]))
             else:
                 add_row(rows, _row(data))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except MALFORMED as error:
             raise DamagedFileError(path, f"line {number} is not a metrics row ({error!r})") from error
     return resumed_from, rows
 
@@ -198,8 +200,8 @@ def _encode(value: float) -> float | str:
 
 def _row(data: Mapping[str, Any]) -> Row:
     metrics = data.get("metrics", {})
-    if str in map(type, metrics.values()):
-        metrics = {name: float(value) if isinstance(value, str) else value for name, value in metrics.items()}
+    if not _NUMBERS.issuperset(map(type, metrics.values())):
+        metrics = {name: float(value) for name, value in metrics.items()}
     return Row(
         iteration=int(data["iteration"]),
         frames=int(data["frames"]),

@@ -23,6 +23,7 @@ from orchestrator.rundir.copy_origin import fetch_command
 from orchestrator.rundir.descriptions import Descriptions
 from orchestrator.rundir.file_server import persist
 from orchestrator.rundir.foreign_marks import foreign_attempts, read_absent
+from orchestrator.rundir.kinds import MALFORMED, require_run
 from orchestrator.rundir.metrics import Executed, ResumePoint, Row, merge, read_metrics, resume_chain
 from orchestrator.rundir.plain_files import PathWithin, is_listed, read_plain
 
@@ -63,12 +64,12 @@ class RunDir:
         Raises ``FileNotFoundError`` and :class:`DamagedFileError`.
         """
         try:
-            return Run.from_json(read_json(self.description_path))
+            return require_run(Run.from_json(read_json(self.description_path)))
         except FileNotFoundError:
             if (submitted := self._submitted.find(self.run_id)) is None:
                 raise
             return submitted
-        except (TypeError, KeyError) as error:
+        except MALFORMED as error:
             raise DamagedFileError(
                 self.description_path,
                 "is not a run description",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple, Self
 
-from orchestrator.core.types import Job
+from orchestrator.core.types import Job, PluginSource, Resources, Size
+from orchestrator.rundir.kinds import number, require_kinds
 
 # The least part of a rented machine's life that is left for its results to be fetched.
 _FETCH_SHARE = 0.1
@@ -29,8 +31,16 @@ class SubmittedJob(NamedTuple):
             raise TypeError("a job has a token and a list of runs")
         if any(type(run_id) is not str for run_id in run_ids):
             raise TypeError("run ids are text")
+        _require_resources(tuple(data.get("resources", {}).items()))
+        for plugin in data.get("plugins", ()):
+            require_kinds(PluginSource(**plugin))
+        for size in (*data.get("sizes", {}).values(), *([data["room"]] if data.get("room") else [])):
+            require_kinds(Size(*size))
         target, slots = data.get("target", "local"), data.get("slots", 1)
-        return cls(token, tuple(run_ids), target, slots, data.get("allowance"), data)
+        allowance = data.get("allowance")
+        if type(target) is not str or type(slots) is not int or number(allowance) != allowance:
+            raise TypeError("a job has a target, a number of slots and seconds")
+        return cls(token, tuple(run_ids), target, slots, allowance, data)
 
     @classmethod
     def of(cls, job: Job) -> Self:
@@ -40,6 +50,12 @@ class SubmittedJob(NamedTuple):
     def job(self) -> Job:
         """Parse the job. Raises ``KeyError`` or ``TypeError`` for a record of another version."""
         return Job.from_json(self.record)
+
+
+@cache
+def _require_resources(items: tuple[tuple[str, Any], ...]) -> None:
+    """Raise ``TypeError`` unless these are resources; once for all jobs with the same ones."""
+    require_kinds(Resources(**dict(items)))
 
 
 @dataclass(frozen=True)

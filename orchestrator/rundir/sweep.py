@@ -37,6 +37,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from orchestrator.core.errors import DamagedFileError, FormatError, NotFoundError, OrchestrateError
 from orchestrator.core.file_locks import lock
@@ -64,6 +65,7 @@ from orchestrator.rundir.journal import (
     read_journal,
     write_compacted,
 )
+from orchestrator.rundir.kinds import MALFORMED
 from orchestrator.rundir.ledger_entries import DamagedEntry, LedgerEntry, parse_entry
 from orchestrator.rundir.plain_files import Version, is_listed, open_to_write, read_plain, version_of
 from orchestrator.rundir.run import RunDir
@@ -182,10 +184,17 @@ class SweepDir:
             version = version_of(os.stat(self.index_path))
             if self._index is None or self._index[0] != version:
                 text = _text(self.index_path, hint=hint)
-                self._index = version, parse_index(self.index_path, text, hint)
+                self._index = version, parse_index(self.index_path, text, hint, self._point)
         except FileNotFoundError:
             return []
         return list(self._index[1])
+
+    def _point(self, run_id: str) -> dict[str, Any] | None:
+        """Return the values by key of a run by its description; ``None`` without a readable one."""
+        try:
+            return self.run(run_id).description().point
+        except (DamagedFileError, OSError):
+            return None
 
     # The ledger
 
@@ -213,6 +222,8 @@ class SweepDir:
         path = self._entry(number)
         try:
             record = read_json(path)
+            if type(record.get("format", 1)) is not int:
+                raise TypeError("a format is a number")
             require_known_format(record, path)
             return parse_entry({name: record[name] for name in record if name not in _STAMP}, number)
         except FormatError as error:
@@ -221,7 +232,7 @@ class SweepDir:
             return DamagedEntry(number=number, problem=str(error))
         except (DamagedFileError, OSError) as error:
             return DamagedEntry(number=number, problem=str(error))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except MALFORMED as error:
             return DamagedEntry(number=number, problem=f"{path}: is not a ledger entry ({error!r})")
 
     def _entry(self, number: int) -> Path:

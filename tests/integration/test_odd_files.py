@@ -105,8 +105,11 @@ ODD: tuple[Callable[[Path], None], ...] = (fifo, endless_device, left_socket, da
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tree(tmp_path_factory.mktemp("odd"))
+
+
+def make_tree(folder: Path) -> Path:
     """A tree with every kind of file: two finished runs, one that was killed, one that has not begun."""
-    folder = tmp_path_factory.mktemp("odd")
     matrix = {"task": ["vmas/navigation"], "algorithm": ["mappo"], "seed": [0, 1, 2, 3]}
     keys = "".join(f"  {key}: {values}\n" for key, values in matrix.items())
     (folder / "odd.yaml").write_text(f"name: odd\ntrainer: benchmarl\nmatrix:\n{keys}")

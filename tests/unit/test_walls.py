@@ -40,6 +40,7 @@ SHARED = (
     "config.placeholders",
     "config.program",
     "config.trainers",
+    "core.environment",
     "core.errors",
     "core.hardware",
     "core.hydra_text",
@@ -95,6 +96,7 @@ def test_help_loads_what_it_draws_and_no_more() -> None:
     ours = {name for name in loaded if name.startswith("orchestrator.")}
     assert {name for name in ours if not name.startswith("orchestrator.ui.cli")} == {
         "orchestrator.core",
+        "orchestrator.core.environment",
         "orchestrator.core.errors",
         "orchestrator.core.formatting",
         "orchestrator.ui",

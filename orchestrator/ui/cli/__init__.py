@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from orchestrator.core import environment
 from orchestrator.core.errors import ChecksFailedError, OrchestrateError
 from orchestrator.ui.cli import (
     cancel_retry,
@@ -97,6 +98,7 @@ def _run(program: typer.Typer) -> None:
     protect_streams()
     warnings.showwarning = lambda message, *_: print_warnings([message])
     try:
+        environment.require_usable()
         program()
     except ChecksFailedError as error:
         print_problems(error.problems)
