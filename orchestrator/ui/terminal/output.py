@@ -19,7 +19,7 @@ ERASE_LINE = "\r\x1b[2K"
 # Variables by which libraries write colours into a pipe.
 _COLOURS_IN_PIPES = ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS")
 _UNSAFE = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-_OWN = r"\x1b\[[0-9;]*m|\r\x1b\[2K|\x1b\[1A|\x1b\[\?25[hl]|\x1b\[2K"
+_OWN = r"\x1b\[[0-9;]*m|\r(?=\x1b\[(?:2K|1A))|\x1b\[(?:2K|1A)|\x1b\[\?25[hl]"
 _IN_PIPES, _ON_TERMINALS = re.compile(f"()({_UNSAFE})"), re.compile(f"({_OWN})|({_UNSAFE})")
 
 

@@ -9,8 +9,12 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO, cast
 
 import pytest
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
 from orchestrator.ui.cli.logs import _print
 from orchestrator.ui.terminal.output import SafeStream
@@ -43,6 +47,17 @@ def test_colours_and_progress_pass_on_a_terminal_only() -> None:
     own = "\x1b[1;31mred\x1b[0m\n\r\x1b[2K\tworking"
     assert written(own) == own
     assert "\x1b" not in written(own, io.TextIOWrapper)
+
+
+def test_what_rich_draws_anew_passes_on_a_terminal() -> None:
+    raw = io.BytesIO()
+    stream = SafeStream(Terminal(raw, encoding="utf-8", newline=""))
+    console = Console(file=cast("IO[str]", stream), force_terminal=True, width=60)
+    with Live(Text("one\ntwo"), console=console, auto_refresh=False, transient=True) as live:
+        live.update(Text("three\nfour"), refresh=True)
+    stream.flush()
+    assert b"three" in raw.getvalue()
+    assert b"\\u" not in raw.getvalue()
 
 
 def test_a_log_is_printed_as_it_is_into_a_pipe_and_safely_on_a_terminal(
