@@ -190,7 +190,7 @@ class SlurmJob(SchedulerJob):
     def requeued(self) -> list[str]:
         # Elements that never began are listed as a range, ``123_[4-7]``, and left out.
         mine = f"--user={os.getuid()}"
-        listed = _ask(["squeue", "--noheader", mine, "--states=PENDING", "--format=%i"])
+        listed = _ask(["squeue", "--noheader", mine, "--states=PENDING,SPECIAL_EXIT", "--format=%i"])
         return [line for line in listed.split() if re.fullmatch(r"\d+_\d+", line)]
 
     def mates(self, tokens: Iterable[str]) -> list[str]:

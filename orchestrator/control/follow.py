@@ -46,7 +46,10 @@ def follow(
     Replaces a worker that died, but none that ended for a reason or on request. ``tell`` gets lines about
     obstacles: problems of instances, a backend that does not answer, a full queue.
     """
-    yield from _work_off(sweep, sweep_dir, backend, wish, tell)
+    for seen in _work_off(sweep, sweep_dir, backend, wish, tell):
+        for note in seen.notes:
+            tell(note)
+        yield seen
     for note in leave_queue(sweep_dir, poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir))):
         tell(note)
     for _ in drain_instances(sweep_dir, tell):

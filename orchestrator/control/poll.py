@@ -12,10 +12,11 @@ from orchestrator.backends.local import LocalBackend
 from orchestrator.backends.registry import AllBackends
 from orchestrator.config.backends import has_queue
 from orchestrator.core.errors import BackendUnavailableError, DamagedFileError
+from orchestrator.core.formatting import count
 from orchestrator.core.types import Array, Job, JobState, JobStatus, Reason, RunState, array_of
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog, lease_seconds
 from orchestrator.rundir.cleanup import clear_leftovers
-from orchestrator.rundir.journal import REVOKED
+from orchestrator.rundir.journal import ENDED, REVOKED
 from orchestrator.rundir.ledger_entries import SubmissionEntry, jobs_of, submissions
 from orchestrator.rundir.parcel import unpacked
 from orchestrator.rundir.plain_files import open_plain
@@ -55,7 +56,16 @@ def poll_sweep(sweep_dir: SweepDir, rows: Sequence[IndexRow] | None = None, *, a
         return _without_given(seen, ledger)
     if time.monotonic() - began > _LONG_S:
         logs = sweep_dir.read_journals()  # what was written while a backend was waited for
-    return _without_given(_with_endings(sweep_dir, fold(logs, now=time.time(), jobs=jobs), logs), ledger)
+    seen = _with_endings(sweep_dir, fold(logs, now=time.time(), jobs=jobs), logs)
+    return _without_given(replace(seen, notes=(*seen.notes, *_held(seen))), ledger)
+
+
+def _held(seen: Survey) -> Iterable[str]:
+    """Say which queued jobs start only when a person releases them, and by which command."""
+    held = [job for token, job in seen.jobs.items() if job.release and token in seen.live]
+    if held:
+        first, more = held[0], f", and {len(held) - 1} more" if held[1:] else ""
+        yield f"{count(len(held), 'job')} held in the queue ({first.text}); to release: {first.release}{more}"
 
 
 def _without_given(seen: Survey, ledger: Sequence[LedgerEntry]) -> Survey:
@@ -264,6 +274,7 @@ def _with_endings(sweep_dir: SweepDir, seen: Survey, logs: Iterable[WorkerLog]) 
     each in a job of its own, and so do all runs that died of another cause.
     """
     holders = {log.token: log.holder for log in logs}
+    told = {(one.run_id, one.attempt) for log in logs for one in log.events if one.kind == ENDED}
     died: dict[str, list[RunStatus]] = {}
     for status in seen.statuses.values():
         job = seen.jobs.get(status.token or "")
@@ -277,6 +288,8 @@ def _with_endings(sweep_dir: SweepDir, seen: Survey, logs: Iterable[WorkerLog]) 
         reason = job.reason or _reason_in(sweep_dir.worker_output(token))
         if reason is None and (holder is None or holder.alive() is not None):
             continue  # nothing to prove, and nothing to add to what can be seen
+        if reason is None:  # its worker's own word is better than that it is gone
+            victims = [one for one in victims if (one.run_id, one.attempt) not in told]
         reason = reason or Reason.KILLED
         alone = reason is Reason.OUT_OF_MEMORY and len(victims) == 1
         for status in victims:

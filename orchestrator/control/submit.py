@@ -46,10 +46,14 @@ from orchestrator.status.survey import Survey, decided
 
 @dataclass(frozen=True)
 class SubmissionReport:
-    """What a call of `sweep` did: the plan, the jobs that were already at work, what a person is to know."""
+    """What a call of `sweep` did: the plan, the jobs that were there before, what a person is to know.
+
+    ``adopted``: tokens of jobs at work; ``queued``: of those that wait.
+    """
 
     plan: Plan
     adopted: frozenset[str]
+    queued: frozenset[str]
     job_ids: Mapping[str, str]
     notes: tuple[str, ...] = ()
 
@@ -218,7 +222,7 @@ def submit_sweep(
             full = submission.submit(scripts, backend)
             plan, ids = submission.plan, submission.job_ids
             notes += code.notes + money.notes + full
-    return SubmissionReport(plan, seen.live, ids, notes)
+    return SubmissionReport(plan, seen.working, seen.live - seen.working, ids, notes)
 
 
 def _give_second_chances(sweep: Sweep, sweep_dir: SweepDir, seen: Survey, capacity: Capacity) -> Survey:

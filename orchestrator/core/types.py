@@ -289,10 +289,9 @@ class JobState(enum.Enum):
 
 @dataclass(frozen=True)
 class JobStatus:
-    """A backend's answer about one job; ``text`` is its own wording.
+    """A backend's answer about a job. ``text``: its own wording; ``reason``: the cause of its end, if known.
 
-    ``reason``: the cause of the job's end, if known; ``place``: its machines; ``seconds``: how long it has
-    worked, if another tree reports it.
+    ``place``: its machines; ``seconds``: of work, as another tree reports; ``release``: starts a held job.
     """
 
     state: JobState
@@ -300,6 +299,7 @@ class JobStatus:
     reason: Reason | None = None
     place: str = ""
     seconds: float | None = None
+    release: str | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import NoneType
@@ -95,18 +95,21 @@ class WorkerExit:
     """The data of a worker's last event.
 
     ``asked``: whether the worker left before its runs were over, ``None`` if unrecorded; ``again``: whether
-    its job was requeued; ``setup``: whether the job's set-up failed, so that no run could begin.
+    its job was requeued; ``setup``: whether the job's set-up failed, so that no run could begin. ``start``:
+    the nonce of the worker's own start, ``None`` if unrecorded.
     """
 
     why: str | None
     asked: bool | None
     again: bool
     setup: bool
+    start: str | None = None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         asked = data.get("asked") if type(data.get("asked")) is bool else None
-        return cls(text(data.get("why")), asked, bool(data.get("again")), bool(data.get("setup")))
+        again, setup = bool(data.get("again")), bool(data.get("setup"))
+        return cls(text(data.get("why")), asked, again, setup, text(data.get("start")))
 
 
 @dataclass(frozen=True)
@@ -199,9 +202,12 @@ class WorkerLog:
 
     @property
     def exited(self) -> bool:
-        """Whether the worker left or never started."""
-        ends = [event.kind for event in self.events if event.kind in (STARTED, REVOKED, EXITED)]
-        return not ends or ends[-1] != STARTED
+        """Whether the worker left or never started. One that writes after an exit is another, at work."""
+        last = next(reversed(self.events), None)
+        for event in reversed(self.events):
+            if event.kind in (STARTED, REVOKED, EXITED):
+                return event is last and event.kind != STARTED
+        return True
 
     @property
     def revoked(self) -> bool:
@@ -258,14 +264,14 @@ def elapsed(one: Event, other: Event) -> float:
 class Journal:
     """The writer of a journal, in one process only. A line cut by a full disk is ended before the next."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, started: Event | None = None) -> None:
+        self._path, self._start = path, _nonce(started)
         self._torn = False
 
     @classmethod
     def create(cls, path: Path, started: Event) -> Self | None:
         """Take the token; return None if it is taken."""
-        return cls(path) if write_exclusive(path, started.to_line()) else None
+        return cls(path, started) if write_exclusive(path, started.to_line()) else None
 
     def read(self) -> WorkerLog:
         """Read the journal so far."""
@@ -273,6 +279,8 @@ class Journal:
 
     def append(self, event: Event) -> None:
         """Append an event."""
+        if event.kind == EXITED and self._start:
+            event = replace(event, data={**event.data, "start": self._start})
         with storage_errors(self._path):
             persist(lambda: self._append(event.to_line()))
 
@@ -332,13 +340,33 @@ class JournalReader:
             token, _, record = line.partition(b"\t")
             if record:
                 by_token.setdefault(token.decode(errors="replace"), []).append(record)
-        logs = [replace(_parse(token, lines), compacted=True) for token, lines in by_token.items()]
+        whole = (_after(WorkerLog(token, ()), _parse(token, lines)) for token, lines in by_token.items())
+        logs = [replace(log, compacted=True) for log in whole]
         self._compacted = version, logs
         return logs
 
 
 def _after(log: WorkerLog, more: WorkerLog) -> WorkerLog:
-    return WorkerLog(log.token, log.events + more.events, log.damaged + more.damaged)
+    events = tuple(_without_late_exits(log.events, more.events))
+    return WorkerLog(log.token, log.events + events, log.damaged + more.damaged)
+
+
+def _without_late_exits(before: Sequence[Event], events: Sequence[Event]) -> Iterable[Event]:
+    """Leave out exits of workers from a lost node that came back when the job had begun again elsewhere."""
+    if not any(event.kind == EXITED and event.exit.start for event in events):
+        return events
+    start = next((_nonce(event) for event in reversed(before) if event.kind == STARTED), None)
+    own = []
+    for event in events:
+        if event.kind == STARTED:
+            start = _nonce(event)
+        if event.kind != EXITED or start is None or event.exit.start in (None, start):
+            own.append(event)
+    return own
+
+
+def _nonce(started: Event | None) -> str | None:
+    return None if started is None else started.data.get("nonce")
 
 
 def read_journal(path: Path) -> WorkerLog:

@@ -139,7 +139,7 @@ class GlanceSweep:
         self._index = self._compacted = None  # type: tuple[int, int, float] | None
         self._read_to = {}  # type: dict[str, tuple[int, int]]
         self._ledger = 0
-        self._holders = {}  # type: dict[str, dict[str, Any]]
+        self._holders, self._starts = {}, {}  # type: dict[str, dict[str, Any]], dict[str, Any]
         self._left = set()  # type: set[str]
         self._unsearched = None  # type: list[GlanceRun] | None
         self._damaged = set()  # type: set[tuple[str, bytes]]
@@ -210,13 +210,16 @@ class GlanceSweep:
         except (ValueError, KeyError, TypeError, AttributeError):
             self._damaged.add((token, line))
 
+    def _note_worker(self, token: str, kind: str, data: "dict[str, Any]") -> None:
+        if kind == "started":
+            self._holders[token], self._starts[token] = dict(data["holder"]), data.get("nonce")
+            self._left.discard(token)
+        elif kind == "exited" and data.get("start") in (None, self._starts.get(token)):
+            self._left.add(token)  # another start is that of a node that was lost before
+
     def _apply(self, token: str, event: "dict[str, Any]", data: "dict[str, Any]") -> None:
         kind, time, run_id = event["kind"], float(event["time"]), event.get("run")
-        if kind == "started":
-            self._holders[token] = dict(data["holder"])
-            self._left.discard(token)
-        elif kind == "exited":
-            self._left.add(token)
+        self._note_worker(token, kind, data)
         if not isinstance(run_id, str) or run_id not in self.runs:
             return
         run, attempt = self.runs[run_id], int(event["attempt"])

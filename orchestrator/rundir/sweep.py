@@ -285,7 +285,7 @@ class SweepDir:
         holder = Holder.from_json(started.data["holder"]) if "holder" in started.data else None
         if before is None or holder is None or not holder.continues(before):
             return None
-        journal = Journal(path)
+        journal = Journal(path, started)
         journal.append(started)
         return journal
 

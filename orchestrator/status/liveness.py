@@ -74,6 +74,12 @@ def live_tokens(
     return frozenset((waiting | working | back) - ended - revoked)
 
 
+def working_tokens(living: Mapping[str, bool | None], jobs: Mapping[str, JobStatus]) -> frozenset[str]:
+    """Return the jobs with a worker at work."""
+    running = {token for token, job in jobs.items() if job.state is JobState.RUNNING}
+    return frozenset({token for token, lives in living.items() if lives} | running)
+
+
 def _outlives_command(submission: SubmissionEntry) -> bool:
     """Return whether its jobs go on without the submitting machine's command; local processes just end."""
     return submission.backend != "local"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -14,7 +14,15 @@ from orchestrator.rundir import ledger_entries as entries
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS
 from orchestrator.status.bad_nodes import failing_machines
 from orchestrator.status.ledger import finished_attempts, targets_of, unreadable_files
-from orchestrator.status.liveness import Alive, is_active, is_alive, is_stalled, live_tokens, outlived
+from orchestrator.status.liveness import (
+    Alive,
+    is_active,
+    is_alive,
+    is_stalled,
+    live_tokens,
+    outlived,
+    working_tokens,
+)
 
 # The reason of a run with an incomplete result on disk.
 DAMAGED_RESULT = "damaged result"
@@ -75,10 +83,11 @@ class RunStatus:
 class Survey:
     """A sweep at one moment: the states of its runs, and the tokens of live jobs.
 
-    ``endings``: end records of runs that died with their job. ``jobs``: backends' answers about jobs that had
-    not left, by token. ``bad_machines``: machines to avoid, with the attempts that failed on each, by run.
-    ``elsewhere``: runs queued for another tree that was not queried. ``targets``: each job's target, by
-    token. ``notes``: unavailable information, for users. ``damaged``: skipped files, in at most one line.
+    ``working``: live ones with a worker at work, others are queued. ``endings``: end records of runs that
+    died with their job. ``jobs``: backends' answers about jobs that had not left, by token. ``bad_machines``:
+    machines to avoid, with the attempts that failed on each, by run. ``elsewhere``: runs queued for another
+    tree that was not queried. ``targets``: each job's target, by token. ``notes``: unavailable information,
+    and what a person has to do, for users. ``damaged``: skipped files, in at most one line.
     """
 
     rows: Sequence[IndexRow]
@@ -91,6 +100,7 @@ class Survey:
     elsewhere: frozenset[str] = frozenset()
     targets: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    working: frozenset[str] = frozenset()
 
     def counts(self) -> dict[RunState, int]:
         """Count runs of the latest grid by state, in the order of :class:`RunState`."""
@@ -161,12 +171,11 @@ def survey(
     _apply_journals(statuses, logs, living, jobs, now, lease, finished_attempts(ledger, logs))
     _apply_decisions(statuses, ledger, skips)
     _apply_queue(statuses, ledger, live, jobs)
-    _apply_early_ends(statuses, ledger, set(living), jobs)
-    _apply_setup_failures(statuses, ledger, logs)
+    _apply_early_ends(statuses, ledger, logs, jobs)
     bad_machines = failing_machines(rows, logs, now)
-    return Survey(
-        rows, statuses, live, unreadable_files(ledger, logs), bad_machines, jobs, targets=targets_of(ledger)
-    )
+    damaged, working = unreadable_files(ledger, logs), live & working_tokens(living, jobs)
+    targets = targets_of(ledger)
+    return Survey(rows, statuses, live, damaged, bad_machines, jobs, targets=targets, working=working)
 
 
 def decided(seen: Survey, decisions: Iterable[LedgerEntry]) -> Survey:
@@ -230,35 +239,21 @@ def _apply_queue(
 def _apply_early_ends(
     statuses: dict[str, RunStatus],
     ledger: Iterable[LedgerEntry],
-    begun: Container[str],
+    logs: Iterable[WorkerLog],
     jobs: Mapping[str, JobStatus],
 ) -> None:
-    """Add a message to runs of jobs that ended before their worker started, in the backend's words."""
+    """Add why to runs of jobs that ended before any run began: a failed set-up, or the backend's words."""
+    begun = {log.token: log.setup_failure for log in logs}
     for _, job in entries.jobs_of(ledger):
-        token = job.token
-        if token in begun or token not in jobs or not jobs[token].state.final:
-            continue
-        for run_id in job.run_ids:
+        token, why = job.token, begun.get(job.token)
+        reason = Reason.SETUP.value if why else None
+        if token not in begun and token in jobs and jobs[token].state.final:
+            why = f"its job ended before its worker began: {jobs[token].text}"
+        ends = {RunState.PENDING, RunState.INTERRUPTED} if reason else {RunState.PENDING}
+        for run_id in job.run_ids if why else ():
             status = statuses.get(run_id)
-            if status is not None and status.state is RunState.PENDING:
-                why = f"its job ended before its worker began: {jobs[token].text}"
-                statuses[run_id] = replace(status, token=token, message=why)
-
-
-def _apply_setup_failures(
-    statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog]
-) -> None:
-    """Add the reason to runs that no job has begun since the set-up of one failed."""
-    failures = {log.token: why for log in logs if (why := log.setup_failure)}
-    if not failures:
-        return
-    last = {run_id: job.token for _, job in entries.jobs_of(ledger) for run_id in job.run_ids}
-    for run_id, token in last.items():
-        status = statuses.get(run_id)
-        if status and token in failures and status.state in (RunState.PENDING, RunState.INTERRUPTED):
-            statuses[run_id] = replace(
-                status, token=token, reason=Reason.SETUP.value, message=failures[token]
-            )
+            if status and status.state in ends and (status.token or "") <= token:
+                statuses[run_id] = replace(status, token=token, reason=reason, message=why)
 
 
 def _apply_journals(

@@ -102,7 +102,7 @@ def test_a_squeue_that_fails_once_is_not_noticed(lab: Lab, slurm: Cluster) -> No
     failed.rmdir()
     assert lab.states(env=env) == ["running", "running"]
     failed.rmdir()
-    assert "1 live worker adopted" in lab.sweep(env=env)
+    assert "1 running job adopted" in lab.sweep(env=env)
     lab.pace(0.01)
     judge_runs(lab, slurm)
 

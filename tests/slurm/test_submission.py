@@ -8,6 +8,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests import helpers
 from tests.slurm.cluster import Cluster
 from tests.slurm.lab import Lab, judge, judge_runs
@@ -165,3 +167,20 @@ def test_a_line_of_the_set_up_that_fails_ends_the_job_and_is_told(lab: Lab, slur
     lab.profile()
     lab.sweep()
     lab.wait_done()
+
+
+@pytest.mark.parametrize("state", ["", "State=SpecialExit"])
+def test_a_job_that_is_held_is_told_with_its_release(lab: Lab, slurm: Cluster, state: str) -> None:
+    lab.profile(pack=1, cpus_per_task=1, mem="500M")
+    lab.count_grid(2, last=3)
+    lab.sweep()
+    lab.at_work(6)
+    held, _ = sorted(lab.job_ids().values())
+    slurm.run("scontrol", "requeuehold", *filter(None, [state]), held)
+    release = f"scontrol release {held}"
+    helpers.wait_for(lambda: release in lab.run("status", "tiny"), what="the command in status")
+    assert "1 running job and 1 queued job adopted" in lab.sweep()
+    slurm.run(*release.split())
+    lab.pace(0.0)
+    lab.wait_done()
+    helpers.wait_for(lambda: lab.left_queue("tiny", slurm), what="an empty queue")

@@ -16,6 +16,9 @@ LISTED = ("-h", "--array", "--states=all", "-o", QUEUE_FORMAT)
 ACCOUNTING_FIELDS = "JobID,State,NodeList"
 
 _QUEUED = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+# States and reasons of jobs that start only once they are released: by a hold, or after a failed launch.
+_HELD_STATES = frozenset({"REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+_HELD = re.compile(r"JobH[eo]ld|\bheld\b")
 _RUNNING = frozenset(
     {"CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"}
 )
@@ -45,14 +48,15 @@ class QueueEntry:
     comment: str
 
 
-def status_of(state: str, reason: str = "", place: str = "") -> JobStatus:
+def status_of(state: str, reason: str = "", place: str = "", job_id: str = "") -> JobStatus:
     """Return a job's status from the first word of its state (``CANCELLED by 1000``); UNKNOWN for other
     words.
     """
     word = state.split(" ")[0].rstrip("+")
     said = f"{state} ({reason})" if reason and reason != "None" else state
     if word in _QUEUED:
-        return JobStatus(JobState.QUEUED, said)
+        held = job_id and (word in _HELD_STATES or _HELD.search(reason))
+        return JobStatus(JobState.QUEUED, said, release=f"scontrol release {job_id}" if held else None)
     if word in _RUNNING:
         return JobStatus(JobState.RUNNING, said, place=place)
     if word in _ENDED:
@@ -67,7 +71,7 @@ def queue_entries(output: str) -> list[QueueEntry]:
         fields = line.split("|", 4)
         if len(fields) == 5:
             job_id, state, place, comment, reason = fields
-            entries.append(QueueEntry(job_id, status_of(state, reason, place), comment))
+            entries.append(QueueEntry(job_id, status_of(state, reason, place, job_id), comment))
     return entries
 
 

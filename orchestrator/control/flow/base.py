@@ -18,7 +18,8 @@ from orchestrator.status.survey import Survey
 
 @dataclass(frozen=True)
 class Started:
-    """A submission. ``to_do``: runs that were missing; ``adopted``: live workers found at work.
+    """A submission. ``to_do``: runs that were missing; ``adopted``: jobs found at work, ``queued``: in the
+    queue.
 
     ``where``: the targets' names, unless this tree submits to a single one; ``path``: the results there.
     ``problems``: why runs could not be submitted, by run id; ``kept``: why another tree keeps a run.
@@ -28,6 +29,7 @@ class Started:
     path: str
     to_do: int = 0
     adopted: int = 0
+    queued: int = 0
     where: str = ""
     arrays: tuple[str, ...] = ()
     waiting: str | None = None

@@ -58,7 +58,7 @@ class TargetOverSsh(Flow):
             return Started(path, where=place.name, notes=notes, kept=done.kept)
         arrays = tuple(array_line(one.id or "", one.jobs, one.slots) for one in answer.arrays)
         later = waiting(answer.waiting, submitted=bool(arrays), no_feed=answer.no_feed, follow=False)
-        counts = answer.to_do, answer.adopted
+        counts = answer.to_do, answer.adopted, answer.queued
         return Started(path, *counts, place.name, arrays, later, notes, answer.cannot, done.kept)
 
     def _follow(self) -> Iterator[Survey]:

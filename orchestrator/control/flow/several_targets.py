@@ -52,7 +52,8 @@ class SeveralTargets(Flow):
         started = Started(
             f"{self.sweep_dir.path}/",
             len(self._scheduler.todo(seen)),
-            len(seen.seen.live),
+            len(seen.seen.working),
+            len(seen.seen.live - seen.seen.working),
             ", ".join(f"{load.name} ({load.places} at once)" for load in loads),
             kept=kept,
         )

@@ -68,6 +68,7 @@ class OwnTarget(Flow):
             path,
             len(plan.run_ids) if plan.jobs else 0,
             len(done.adopted),
+            len(done.queued),
             arrays=tuple(_arrays(done)),
             waiting=waiting(len(plan.waiting), submitted=bool(plan.jobs), no_feed=plan.no_feed, follow=True),
             notes=done.notes,

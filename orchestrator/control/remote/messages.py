@@ -188,14 +188,16 @@ class SubmittedArray:
 class SubmitAnswer(Answer):
     """A submission. ``settled``: nothing was missing; ``problems``: why nothing was submitted.
 
-    ``to_do``: runs that were missing; ``adopted``: live workers; ``waiting``: runs without room in the queue,
-    with ``no_feed`` as for :class:`Plan`; ``cannot``: why runs could not be submitted, by run id.
+    ``to_do``: runs that were missing; ``adopted``: jobs at work before, ``queued``: in the queue before;
+    ``waiting``: runs without room in the queue, with ``no_feed`` as for :class:`Plan`; ``cannot``: why runs
+    could not be submitted, by run id.
     """
 
     settled: bool = False
     problems: Sequence[str] = ()
     to_do: int = 0
     adopted: int = 0
+    queued: int = 0
     arrays: Sequence[SubmittedArray] = ()
     waiting: int = 0
     no_feed: str | None = None

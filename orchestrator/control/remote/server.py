@@ -105,6 +105,7 @@ def submit(request: SubmitRequest, sweep_dir: SweepDir) -> SubmitAnswer:
     return SubmitAnswer(
         to_do=len(done.plan.run_ids),
         adopted=len(done.adopted),
+        queued=len(done.queued),
         arrays=arrays,
         waiting=len(done.plan.waiting),
         no_feed=done.plan.no_feed,

@@ -76,6 +76,23 @@ def test_the_queue_with_reasons_and_places() -> None:
     assert entries["20826002"].status.state is JobState.ENDED, "a bar in a comment hides no state"
 
 
+@pytest.mark.parametrize(
+    ("said", "release"),
+    [
+        ("PENDING||c|JobHeldUser", "scontrol release 7_1"),
+        ("PENDING||c|JobHeldAdmin", "scontrol release 7_1"),
+        ("PENDING||c|JobHoldMaxRequeue", "scontrol release 7_1"),
+        ("PENDING||c|launch failed requeued held", "scontrol release 7_1"),
+        ("PENDING||c|job requeued in held state", "scontrol release 7_1"),
+        ("SPECIAL_EXIT||c|None", "scontrol release 7_1"),
+        ("PENDING||c|Priority", None),
+        ("RUNNING|n|c|JobHeldUser", None),
+    ],
+)
+def test_a_held_job_has_the_command_that_releases_it(said: str, release: str | None) -> None:
+    assert queue_entries(f"7_1|{said}")[0].status.release == release
+
+
 def test_accounts() -> None:
     found = sacct_jobs(ACCOUNTS)
     assert found["20826000_0"].state is JobState.ENDED

@@ -77,6 +77,46 @@ def test_one_worker(logs: list[WorkerLog], alive: bool | None, expected: RunStat
     assert state_of([submission()], logs, alive).state is expected
 
 
+def test_a_worker_of_a_lost_node_that_leaves_late_ends_no_run_of_the_next_one() -> None:
+    again = Event(STARTED, 20.0, data={"holder": HOLDER.to_json()})
+    claim, late = Event(CLAIMED, 21.0, RUN, 2), Event(EXITED, 22.0, data={"why": "lost", "asked": True})
+    log = started(CLAIM, again, claim, late, Event(PROGRESS, 23.0, RUN, 2, {"frames": 10}))
+    seen = look([submission()], [log], now=24.0)
+    assert (seen.statuses[RUN].state, seen.statuses[RUN].frames) == (RunState.RUNNING, 10)
+    assert seen.working == {TOKEN}
+
+
+def test_a_late_exit_is_known_by_its_start(tmp_path: Path) -> None:
+    """Before the next one has written anything after it."""
+    sweep_dir = SweepDir(tmp_path, "s")
+    sweep_dir.create()
+    first, second = (
+        sweep_dir.take_token(TOKEN, Event(STARTED, at, data={"holder": holder.to_json()}))
+        for at, holder in ((1.0, replace(HOLDER, job_id="12_0:0")), (20.0, replace(HOLDER, job_id="12_0:1")))
+    )
+    assert first is not None
+    assert second is not None
+    second.append(Event(CLAIMED, 21.0, RUN, 2))
+    first.append(Event(EXITED, 22.0))
+    (log,) = sweep_dir.read_journals()
+    assert state_of([submission()], [log], now=23.0).state is RunState.RUNNING
+    second.append(Event(EXITED, 24.0))
+    assert sweep_dir.read_journals()[0].exited
+
+
+def test_queued_jobs_are_told_from_those_at_work() -> None:
+    ledger = [submission(), submission(2, "0002-0001")]
+    seen = look(ledger, [started(CLAIM)])
+    assert (seen.working, seen.live - seen.working) == ({TOKEN}, {"0002-0001"})
+
+
+def test_the_runs_of_a_failed_set_up_wait_with_its_reason() -> None:
+    failed = WorkerLog(TOKEN, (Event(REVOKED, 1.0, data={"why": "conda: exit code 127", "setup": True}),))
+    status = state_of([submission()], [failed])
+    assert (status.state, status.why) == (RunState.PENDING, "set-up failed: conda: exit code 127")
+    assert state_of([submission(), submission(2, "0002-0001")], [failed]).state is RunState.QUEUED
+
+
 def test_never_submitted_is_pending() -> None:
     assert state_of([], []).state is RunState.PENDING
 
