@@ -97,7 +97,7 @@ class FailureReason:
 
     ``text``: one line, empty if nothing is known; ``behind``: the errors of which it followed. ``code``: the
     exit code of the process that failed first where a launcher hides it; ``rank``: that process's.
-    ``of_exception``: the text is that of a traceback's exception.
+    ``of_exception``: the text is that of an exception.
     """
 
     text: str = ""
@@ -227,7 +227,7 @@ def reason_of(lines: Iterable[str]) -> FailureReason:
     chosen = _chosen(own, failed)
     if failed is not None:
         return _judged(_told(chosen) if chosen else UNKNOWN, failed)
-    reason = _told(chosen) if chosen else FailureReason(_line(_without_traceback(bodies)))
+    reason = _told(chosen) if chosen else _of_line(_line(_without_traceback(bodies)))
     if stopped := _STOPPED.search(reason.text):
         return replace(reason, code=-int(stopped[1]))
     killed = (_KILLED if chosen else _MPI_KILLED).search(reason.text)
@@ -306,6 +306,10 @@ def _told(chosen: _Traceback) -> FailureReason:
     place = f" ({chosen.place})" if chosen.place else ""
     after = f", after {first}" if first and first not in text else ""
     return FailureReason(f"{text}{place}{after}", chosen.behind, of_exception=True)
+
+
+def _of_line(text: str) -> FailureReason:
+    return FailureReason(text, of_exception=bool(re.match(r"[\w.]*(?:Error|Exception)\b", text)))
 
 
 def _survived(one: _Traceback, bodies: Sequence[str]) -> bool:
