@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from orchestrator.analysis.report.answer.cards import answer_section
-from orchestrator.analysis.report.blocks import Html
+from orchestrator.analysis.report.blocks import Html, Text
 from orchestrator.analysis.report.data import report_data
+from orchestrator.analysis.significance import ONE_LOOK
 from orchestrator.analysis.tables import RunReading
 from orchestrator.core.types import RunState
-from orchestrator.rundir import IndexRow, Row
+from orchestrator.rundir import IndexRow, Row, SweepDir
+from orchestrator.ui.cli import app
 from tests.simulated import of_readings, simulated
 
 
@@ -22,6 +28,25 @@ def test_a_card_has_the_median_dollars_of_a_run() -> None:
     assert found is not None
     [card] = [block.markup for block in found.blocks if isinstance(block, Html)]
     assert "3 seeds · 1,000 frames/s · $12.00 a run" in card
+
+
+@pytest.mark.parametrize(("algorithms", "said"), [(["a", "b"], True), (["a"], False)])
+def test_verdicts_say_that_their_rate_is_of_one_look(
+    algorithms: list[str], said: bool, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collected = simulated(lambda *_: 1.0, algorithms, 5)
+    points = {("s", row["run_id"]): {} for row in collected.runs.iter_rows(named=True)}
+    collected = replace(collected, points=points)
+    data = report_data((), collected)
+    found = answer_section(data.groups, data.finals, data.answers, {}, "the last", ())
+    assert found is not None
+    notes = [block.text for block in found.blocks if isinstance(block, Text)]
+    assert any(ONE_LOOK in note for note in notes) == said
+    SweepDir(results, "s").create()
+    monkeypatch.setattr("orchestrator.analysis.collect.gather", lambda *_: collected)
+    answer = CliRunner().invoke(app, ["collect", "s", "--json", "--results", str(results)])
+    assert answer.exit_code == 0, repr(answer.exception)
+    assert (ONE_LOOK in json.loads(answer.stdout)["notes"]) == said
 
 
 @pytest.mark.parametrize(
