@@ -4,7 +4,7 @@
     actions, _, _ = policy.act(seen, generator)                          # (4, 3): [house, mode, signal]
 
 The original has the same parts, but its ``scenario_info`` stands in another order: fed as it is, a policy
-plays without an error, and badly.
+that does not ignore constant columns plays without an error, and badly.
 """
 
 from __future__ import annotations
