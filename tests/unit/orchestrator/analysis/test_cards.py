@@ -35,7 +35,9 @@ def test_verdicts_say_that_their_rate_is_of_one_look(
     algorithms: list[str], said: bool, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collected = simulated(lambda *_: 1.0, algorithms, 5)
-    points = {("s", row["run_id"]): {} for row in collected.runs.iter_rows(named=True)}
+    points: dict[tuple[str, str], dict[str, object]] = {
+        ("s", row["run_id"]): {} for row in collected.runs.iter_rows(named=True)
+    }
     collected = replace(collected, points=points)
     data = report_data((), collected)
     found = answer_section(data.groups, data.finals, data.answers, {}, "the last", ())
