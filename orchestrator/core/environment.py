@@ -31,8 +31,8 @@ def seconds(name: str) -> float | None:
 def require_usable() -> None:
     """Check the variables as a program begins. Raises :class:`OrchestrateError`.
 
-    Hydra's parser and training libraries have effects in assertions: a program whose Python leaves them out
-    by PYTHONOPTIMIZE is started again without it.
+    Hydra's parser and training libraries have effects in assertions, which PYTHONOPTIMIZE leaves out: then
+    the program is started again without it.
     """
     for name in (LEASE, GRACE):
         seconds(name)

@@ -33,8 +33,7 @@ def require_kinds(value: _T) -> _T:
 
     Fields of other types than plain ones are not looked at. Raises ``TypeError``.
     """
-    of: type[Any] = type(value)
-    for name, accepted in _fields(of):
+    for name, accepted in _fields(type(value)):  # type: ignore[arg-type]
         found = getattr(value, name)
         if type(found) not in accepted or (type(found) is int and abs(found) >= _BEYOND):
             raise TypeError(f"{name}: found {str(found)[:40]!r}")
