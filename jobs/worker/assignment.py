@@ -180,7 +180,8 @@ class Assignment:
         if outcome == RunState.FAILED.value and newest.number > since:
             return Availability.OVER
         # Its result is published, even where it cannot be seen yet.
-        if outcome == RunState.DONE.value and newest.number > max(since, self._decisions.lost.get(run_id, 0)):
+        put_aside = max(since, run_dir.retired, self._decisions.lost.get(run_id, 0))
+        if outcome == RunState.DONE.value and newest.number > put_aside:
             return Availability.OVER
         # The record can be the control plane's, which does not judge, as a worker's does.
         if deaths := deaths_in_vain(attempts, since):
