@@ -34,14 +34,14 @@ _LABEL = re.compile(
 _HEADER = "Traceback (most recent call last)"
 _GROUP_MARK = re.compile(r"^ *[|+] ?")
 _GROUP = re.compile(r"\(\d+ sub-exceptions?\)")
-_FRAME = re.compile(r'^(?P<indent>>? *)File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>.+))?')
+_FRAME = re.compile(r'^(?P<indent>>? *)File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>.+))?\s*$')
 _EXCEPTION = re.compile(r"^[^\W\d][\w.]*(?:\([\w.]+\))?(?::(?: |$)|$)")
 _DETAIL = re.compile(r"^\s*full_key: ")
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
-# A line before a traceback that is not the reason why the program ended.
+# A line before a traceback that is not the reason why the program ended, or its last frame.
 _BY_THE_WAY = re.compile(
     r"Exception ignored (?:in|on)|Error in (?:atexit|sys\.excepthook)|--- Logging error|future: <"
-    r"|Task exception was never"
+    r"|Task exception was never|resource_tracker\.py:\d+ in main$"
 )
 # An error that says only that another process or thread has failed, or of one.
 _SECONDARY = re.compile(
@@ -50,7 +50,7 @@ _SECONDARY = re.compile(
 _IN_PART = re.compile(r"^(?:Exception in thread |Process \S+:$)")
 _PEER_LOST = re.compile(
     r"(?i)connection (?:closed|reset|refused)|broken pipe|remote worker|socket closed|ncclRemoteError"
-    r"|remote process exited"
+    r"|remote process exited|^EOFError\b"
 )
 
 _NOISE = re.compile(
@@ -155,7 +155,7 @@ class _Reader:
         elif self._in_group:
             self._in_group = bool(_GROUP_MARK.match(line))
             line = _GROUP_MARK.sub("", line)
-        if frame := _FRAME.match(line):
+        if (frame := _FRAME.match(line)) and self._belongs(frame):
             self._nested |= self._message_open
             self._indent, self._message_open = len(frame["indent"]), False
             name = f" in {frame['name']}" if frame["name"] else ""
@@ -169,6 +169,10 @@ class _Reader:
         if line.strip():
             self._before = line.strip()
 
+    def _belongs(self, frame: re.Match[str]) -> bool:
+        """Whether the frame is an exception's: a stack printed on its own has names and no header."""
+        return self._indent is not None or self._message_open or not frame["name"]
+
     def _is_exception(self, line: str) -> bool:
         text = line.strip()
         if not text or not _EXCEPTION.match(text):
@@ -179,7 +183,7 @@ class _Reader:
 
     def _take(self, number: int, text: str) -> None:
         before = self.found[-1] if self.found else None
-        counts = not _BY_THE_WAY.search(self._intro)
+        counts = not _BY_THE_WAY.search(f"{self._intro}\n{self._place}")
         if counts and self._in_group and before is not None and _GROUP.search(before.text):
             joined = f"{before.text}{': ' if before.text.endswith(')') else '; '}{text}"
             self.found[-1] = replace(before, text=joined, end=number, behind=(*before.behind, text))
@@ -290,14 +294,18 @@ def _judged(reason: FailureReason, failed: _Failed) -> FailureReason:
 
 
 def _chosen(found: Sequence[_Traceback], failed: _Failed | None) -> _Traceback | None:
-    """Return the exception that ended the program; of several ranks, that of the one that failed first."""
+    """Return the exception that ended the program; of several ranks, that of the one that failed first.
+
+    Where that tells only of a lost connection, the exception of a process or thread of the program counts.
+    """
     own = [one for one in found if not one.secondary] or found
     if failed is not None:
         names = f"[rank{failed.rank}]:", f"[default{failed.local}]:"
         own = [one for one in own if any(name in one.label for name in names)] or own
-    if failed is not None or len({one.label for one in own}) > 1:
-        return next((one for one in own if not _PEER_LOST.search(one.text)), own[0] if own else None)
-    return own[-1] if own else None
+    if failed is None and len({one.label for one in own}) <= 1:
+        own = own[-1:]
+    parts = [one for one in found if one.secondary and not _SECONDARY.match(one.text)]
+    return next((one for one in (*own, *parts) if not _PEER_LOST.search(one.text)), own[0] if own else None)
 
 
 def _told(chosen: _Traceback) -> FailureReason:

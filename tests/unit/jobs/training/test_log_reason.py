@@ -50,6 +50,12 @@ HIDDEN = {
         error="subprocess.CalledProcessError: Command '['python', 'x']' returned non-zero exit status 1."
     ),
     "a child process": "Process SpawnProcess-1:\n" + KEY_ERROR,
+    "an environment's process": f"Process ForkServerProcess-1:\n{KEY_ERROR}"
+    + TRACEBACK.format(error="EOFError"),
+    "an environment's process, later": TRACEBACK.format(error="BrokenPipeError: [Errno 32] Broken pipe")
+    + f"Process ForkServerProcess-1:\n{KEY_ERROR}",
+    "the tracker of shared memory": KEY_ERROR
+    + TRACEBACK.format(error="KeyError: '/psm_1'").replace("train.py", "resource_tracker.py"),
     "windows": KEY_ERROR.replace("\n", "\r\n"),
 }
 
@@ -123,6 +129,15 @@ TOLD = {
         "Fatal Python error: Segmentation fault\n\nCurrent thread 0x7f (most recent call first):\n"
         '  File "x.py", line 3 in f\n',
         "Fatal Python error: Segmentation fault",
+    ),
+    "faulthandler and more": (
+        "Fatal Python error: Segmentation fault\n\nCurrent thread 0x7f (most recent call first):\n"
+        '  File "x.py", line 3 in f\nwandb: Find logs at: ./wandb/x\n',
+        "Fatal Python error: Segmentation fault",
+    ),
+    "a stack on its own": (
+        '  File "/home/u/train.py", line 3, in f\n    print_stack()\nepoch: 3\nfatal: reward is nan\n',
+        "fatal: reward is nan",
     ),
     "caught long before": (
         KEY_ERROR + "".join(f"step {n} loss 0.1\n" for n in range(300)) + "the budget file is gone\n",
