@@ -21,6 +21,8 @@ _LONGEST = 300
 _WIDTH = 2000
 # A traceback followed by more lines than this, indented ones apart, did not end the program.
 _SURVIVED = 30
+# The same where no other line looks like an error: a long message, or settings printed at exit.
+_LONG_SURVIVED = 100
 # Lines before the last one in which an error without a traceback is looked for.
 _NEAR = 40
 
@@ -64,7 +66,8 @@ _NOISE = re.compile(
     | ^note:\ | ^Node\.js\ v | ^Execution\ halted | ^exit\ status\ \d | ^goroutine\ | ^\[signal[ ]
     | ^Stacktrace: | ^in\ expression\ starting\ at | ^warning:[ ]
     | ^(?:real|user|sys)\s+\d | ^Command\ exited\ with | ^\s*\[Previous\ line
-    | ^g?make(?:\[\d+\])?:\ \*\*\* | ^(?:srun|\w+stepd):\  | ^ERROR\ conda\.cli | ^npm\ ERR!
+    | ^g?make(?:\[\d+\])?:\ \*\*\* | ^(?:srun|\w+stepd):\ (?!.*(?i:\boom|out\ of\ memory))
+    | ^ERROR\ conda\.cli | ^npm\ ERR!
     | ^command\ terminated\ by
     """
 )
@@ -82,7 +85,10 @@ _ROOT = "Root Cause (first observed failure):"
 _RANK = re.compile(r"^\s*rank +: (?P<rank>\d+) \(local_rank: (?P<local>\d+)\)")
 _EXIT_CODE = re.compile(r"^\s*exitcode +: (?P<code>-?\d+) ")
 # An exception that tells of a process killed from outside, and mpirun's words for it.
-_KILLED = re.compile(r"SIGKILL|signal:? (?:9\b|Killed)")
+_KILLED = re.compile(
+    rf"{_SECONDARY.pattern}.* (?:died|terminated) with .*(?:SIGKILL|signal 9\b)"
+    r"|^RuntimeError: DataLoader worker .* is killed by signal: Killed"
+)
 _MPI_KILLED = re.compile(r"exited on signal 9\b")
 # torchrun's error after a signal of its own.
 _STOPPED = re.compile(r"SignalException: Process \d+ got signal: (\d+)")
@@ -225,13 +231,15 @@ def reason_of(lines: Iterable[str]) -> FailureReason:
     for number, (name, body) in enumerate(read):
         readers.setdefault(name, _Reader(name)).read(number, body)
     found = sorted((one for reader in readers.values() for one in reader.found), key=lambda one: one.end)
-    found = [one for one in found if not _survived(one, bodies)]
-    failed = _launched(read, found)
-    own = [one for one in found if _CHILD_FAILED not in one.text]
-    chosen = _chosen(own, failed)
+    late = [one for one in found if not _survived(one, bodies, _SURVIVED)]
+    failed = _launched(read, late)
+    chosen = _chosen(late, failed)
     if failed is not None:
         return _judged(_told(chosen) if chosen else UNKNOWN, failed)
-    reason = _told(chosen) if chosen else _of_line(_line(_without_traceback(bodies)))
+    error = "" if chosen else _error_line(bodies)
+    if chosen is None and not error:
+        chosen = _chosen([one for one in found if not _survived(one, bodies, _LONG_SURVIVED)], None)
+    reason = _told(chosen) if chosen else _of_line(_line(error or _last_line(bodies)))
     if stopped := _STOPPED.search(reason.text):
         return replace(reason, code=-int(stopped[1]))
     killed = (_KILLED if chosen else _MPI_KILLED).search(reason.text)
@@ -298,6 +306,7 @@ def _chosen(found: Sequence[_Traceback], failed: _Failed | None) -> _Traceback |
 
     Where that tells only of a lost connection, the exception of a process or thread of the program counts.
     """
+    found = [one for one in found if _CHILD_FAILED not in one.text]
     own = [one for one in found if not one.secondary] or found
     if failed is not None:
         names = f"[rank{failed.rank}]:", f"[default{failed.local}]:"
@@ -320,14 +329,14 @@ def _of_line(text: str) -> FailureReason:
     return FailureReason(text, of_exception=bool(re.match(r"[\w.]*(?:Error|Exception)\b", text)))
 
 
-def _survived(one: _Traceback, bodies: Sequence[str]) -> bool:
-    """Whether the program went on after the exception."""
+def _survived(one: _Traceback, bodies: Sequence[str], most: int) -> bool:
+    """Whether the program went on after the exception: for more than so many lines."""
     later = (line for line in bodies[one.end + 1 :] if not line[:1].isspace() and not _NOISE.search(line))
-    return len(list(islice(later, _SURVIVED + 1))) > _SURVIVED
+    return len(list(islice(later, most + 1))) > most
 
 
-def _without_traceback(bodies: Sequence[str]) -> str:
-    """Return the last error in other words than a traceback's, else the last line that says something."""
+def _error_line(bodies: Sequence[str]) -> str:
+    """Return the last error in other words than a traceback's; empty if there is none."""
     said = [line for line in bodies[-4 * _NEAR :] if not _NOISE.search(line)][-_NEAR:]
     for place in reversed(range(len(said))):
         line = said[place]
@@ -339,7 +348,11 @@ def _without_traceback(bodies: Sequence[str]) -> str:
         if place and said[place - 1].rstrip().endswith(":") and _ERROR.search(said[place - 1]):
             return f"{said[place - 1].strip()} {line.strip()}"
         return f"{line.strip()} {following}" if line.rstrip().endswith(":") else line.strip()
-    return said[-1].strip() if said else ""
+    return ""
+
+
+def _last_line(bodies: Sequence[str]) -> str:
+    return next((line.strip() for line in reversed(bodies) if not _NOISE.search(line)), "")
 
 
 def _line(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import time
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,12 +38,18 @@ _MESSAGE_LENGTH = 500
 _LAST_STEPS = 11
 _DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _NO_SPACE = tuple(os.strerror(number) for number in _DISK_ERRNOS)
+# In lower case, with spaces for `_` and `-`: of C libraries, torch, JAX, TensorFlow, C++, cuBLAS, Slurm.
 _NO_MEMORY = (
     "can't allocate memory",
     "not enough memory",
     "cannot allocate memory",
     "out of memory",
     "memoryerror",
+    "resource exhausted: failed to allocate",
+    "oom when allocating",
+    "std::bad alloc",
+    "status alloc failed",
+    "oom kill event",
 )
 
 
@@ -269,7 +276,8 @@ def _is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     speaks = isinstance(error, RuntimeError | OSError | ProgramFailed)
-    return speaks and any(text in str(error).lower() for text in _NO_MEMORY)
+    said = re.sub("[_-]", " ", str(error).lower())
+    return speaks and any(text in said for text in _NO_MEMORY)
 
 
 def _hint(error: DamagedFileError) -> str:

@@ -139,6 +139,18 @@ TOLD = {
         '  File "/home/u/train.py", line 3, in f\n    print_stack()\nepoch: 3\nfatal: reward is nan\n',
         "fatal: reward is nan",
     ),
+    "a message of many lines": (
+        TRACEBACK.format(error="ValueError: found:\n" + "".join(f"key{n}: value\n" for n in range(46))),
+        "ValueError: found: key0: value (train.py:5 in main)",
+    ),
+    "settings printed at exit": (
+        KEY_ERROR + "".join(f"param_{n}={n}\n" for n in range(40)),
+        "KeyError: 'lr' (train.py:5 in main)",
+    ),
+    "memory of a job": (
+        "step 1\nslurmstepd: error: Detected 1 oom_kill event in StepId=1.0.\nsrun: error: task 0: failed\n",
+        "slurmstepd: error: Detected 1 oom_kill event",
+    ),
     "caught long before": (
         KEY_ERROR + "".join(f"step {n} loss 0.1\n" for n in range(300)) + "the budget file is gone\n",
         "the budget file is gone",
@@ -250,6 +262,14 @@ def test_a_process_killed_below_a_launcher_is_told(error: str) -> None:
     assert "was killed by SIGKILL" in reason_of(TRACEBACK.format(error=error).split("\n")).killed
 
 
-def test_a_process_that_crashed_was_not_killed() -> None:
-    log = TRACEBACK.format(error="RuntimeError: DataLoader worker (pid 123) is killed by signal: Bus error. ")
-    assert reason_of(log.split("\n")).killed == ""
+@pytest.mark.parametrize(
+    "error",
+    [
+        "RuntimeError: DataLoader worker (pid 123) is killed by signal: Bus error. ",
+        "ValueError: config key SIGKILL_GRACE must be an int",
+        "ValueError: signal: 9 is not in range",
+        "subprocess.CalledProcessError: Command '['./SIGKILL.sh']' returned non-zero exit status 1.",
+    ],
+)
+def test_a_process_that_crashed_or_names_a_signal_was_not_killed(error: str) -> None:
+    assert reason_of(TRACEBACK.format(error=error).split("\n")).killed == ""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs.training.context import InterruptedRun
-from jobs.worker.failures import deaths_in_vain, end_of, in_vain, pause_before_next
+from jobs.worker.failures import ProgramFailed, deaths_in_vain, end_of, in_vain, pause_before_next
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import Claim, RunDir
 from orchestrator.rundir.claims import create_claim
@@ -87,6 +87,24 @@ def test_a_warning_is_of_the_time_limit_only_near_it(monkeypatch: pytest.MonkeyP
     for left, reason in ((100, Reason.TIME_LIMIT), (1000, Reason.PREEMPTED)):
         monkeypatch.setenv("SLURM_JOB_END_TIME", str(time.time() + left))
         assert end_of(InterruptedRun("SIGUSR1")).reason is reason
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("RESOURCE_EXHAUSTED: Failed to allocate request for 34.00GiB", Reason.OUT_OF_MEMORY),
+        ("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8 bytes", Reason.OUT_OF_MEMORY),
+        ("ResourceExhaustedError: OOM when allocating tensor with shape[64,4096]", Reason.OUT_OF_MEMORY),
+        ("std::bad_alloc: std::bad_alloc", Reason.OUT_OF_MEMORY),
+        ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED", Reason.OUT_OF_MEMORY),
+        ("CUDA_ERROR_OUT_OF_MEMORY", Reason.OUT_OF_MEMORY),
+        ("srun: error: node01: task 0: Out Of Memory", Reason.OUT_OF_MEMORY),
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.", Reason.OUT_OF_MEMORY),
+        ("RESOURCE_EXHAUSTED: Received message larger than max", Reason.CODE_ERROR),
+    ],
+)
+def test_programs_run_out_of_memory_in_many_words(said: str, reason: Reason) -> None:
+    assert end_of(ProgramFailed(said)).reason is reason
 
 
 def test_who_is_short_of_time_is_told_what_to_do() -> None:
