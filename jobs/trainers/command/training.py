@@ -294,9 +294,11 @@ def _judge(left: _Exit, context: RunContext, inbox: Inbox) -> None:
         raise ProgramLeft(f"the program left by itself (exit code {INTERRUPTED}), to go on later")
     if reason.killed:
         raise RankError(reason.killed, Reason.KILLED)
-    if -code in FROM_OUTSIDE:
-        # Killed from outside: this process dies in the same way, and the worker judges it as any killed run.
+    if code == -signal.SIGKILL:
+        # This process dies in the same way, and the worker judges it as any killed run.
         os.kill(os.getpid(), signal.SIGKILL)
+    if -code in FROM_OUTSIDE:
+        raise RankError(f"the program was killed by {signal.Signals(-code).name}", Reason.KILLED)
     said = f": {reason.text}" if reason.text else ""
     if code in BAD_CONFIG:
         raise BadConfigError(f"the program refused its configuration (exit code {code}){said}")
