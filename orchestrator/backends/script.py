@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.backends.setup_lines import ORIGINAL, visibly_failing
 from orchestrator.config.backends import get_backend
 from orchestrator.config.profiles import Profile, preparation
 from orchestrator.config.task_packages import TaskPackages
@@ -95,6 +96,7 @@ def job_script(
         "options": "\n".join(options),
         "title": f"{count(len(array.jobs), 'job')} for {count(runs, 'run')} of sweep "
         f"{setting.sweep_dir.name}",
+        "original": ORIGINAL,
         "preparation": "\n".join(_preparation(setting, profile)),
         "cwd": shlex.quote(str(setting.code.cwd)),
         "array": array.token,
@@ -117,7 +119,7 @@ def job_script(
 
 
 def _preparation(setting: Setting, profile: Profile) -> Iterable[str]:
-    yield from map(_checked, preparation(profile))
+    yield from visibly_failing(map(_checked, preparation(profile)))
     if profile.scratch is not None:
         yield f"export TMPDIR={_with_variables(profile.scratch)}"
     # A job submitted by another one inherits a PYTHONPATH that begins with these folders.

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from orchestrator.backends.script import Setting
+from orchestrator.backends.setup_lines import visibly_failing
 from orchestrator.config.profiles import Profile
 from orchestrator.config.task_packages import TaskPackages
 from orchestrator.core.errors import OrchestrateError
@@ -37,8 +38,9 @@ _BEGUN = "/var/tmp/orchestrate-job-begun"  # noqa: S108 (on the instance, and of
 _SCRIPTS = "~/.sky/sky_app ~/.sky/sky_app/* /tmp/sky_app_* /tmp/sky_setup_* /tmp/sky_task_*"
 # Of a line of the profile's set-up, and not within a file that it sources.
 _ENDS_WITH_A_FAILURE = (
-    'trap \'code=$?; [ -n "${BASH_SOURCE[1]-}" ] || '
-    '{ echo "set-up failed: $BASH_COMMAND: exit code $code" >&2; exit "$code"; }\' ERR'
+    'trap \'code=$? line=$BASH_COMMAND; [ -n "${BASH_SOURCE[1]-}" ] || '
+    '{ [[ $line != "( exit "* ]] || line=$(sed -n "${LINENO}p" "$0" 2>/dev/null); '
+    'echo "set-up failed: ${line% || (exit *}: exit code $code" >&2; exit "$code"; }\' ERR'
 )
 # Seconds; a launch takes minutes, plus the time to copy its files.
 _LEAST_LAUNCH_S = 3600
@@ -161,7 +163,7 @@ def _setup(job: Job, profile: Profile, tasks_need: Sequence[TaskPackages]) -> It
         if profile.setup:
             yield from _begin_lines(job, profile)
             yield _ENDS_WITH_A_FAILURE
-        yield from profile.setup
+        yield from visibly_failing(profile.setup)
         return
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     yield from _begin_lines(job, profile)

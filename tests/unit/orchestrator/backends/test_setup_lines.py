@@ -78,6 +78,21 @@ def run_job(
         (["set -u", "echo $NOTHING"], "echo $NOTHING: exit code 1: NOTHING: unbound variable"),
         (["[ -d /nowhere ] || exit 3"], "exit 3: exit code 3"),
         (["source old_modules.sh", "module load torch"], "module load torch: exit code 1: ModuleCmd_Load"),
+        (["nosuch marl && export A=1  # it's"], "nosuch marl && export A=1: exit code 127: nosuch: command"),
+        (
+            ["if true; then", "  cd /nowhere && export A=1", "fi"],
+            "cd /nowhere && export A=1: exit code 1: cd:",
+        ),
+        (["cd /nowhere && \\", "  export A=1"], "export A=1: exit code 1: cd: /nowhere"),
+        (["nosuch 2>&1 | tee m.log"], "nosuch 2>&1 | tee m.log: exit code 127: nosuch: command not found"),
+        (
+            ["source old_modules.sh", "module load torch 2>&1 | tee m.log"],
+            "module load torch 2>&1 | tee m.log: exit code 1: ModuleCmd_Load",
+        ),
+        (["export A=$(nosuch)"], "export A=$(nosuch): exit code 127: nosuch: command not found"),
+        (['eval "$(nosuch hook)"'], 'eval "$(nosuch hook)": exit code 127: nosuch: command not found'),
+        (["bash -c 'exit 255'"], "bash -c 'exit 255': exit code 255"),
+        (["false || exit 137"], "exit 137: exit code 137"),
     ],
 )
 def test_a_line_that_fails_is_the_reason_and_no_worker_begins(
@@ -97,7 +112,20 @@ def test_a_line_that_fails_is_the_reason_and_no_worker_begins(
         (["source good.sh"], "good"),
         (["source bad.sh || true"], "bad"),
         (["source ~/.bashrc"], "rc"),
-        (["[ -f /nowhere ] && source /nowhere", "false | true", "if false; then", "  false", "fi"], "none"),
+        (
+            ["[ -f /nowhere ] && source /nowhere", "false | true || true", "if false; then", "  false", "fi"],
+            "none",
+        ),
+        (
+            ["cd /nowhere && export INNER=no || true", "yes | head -n 1", "export INNER=$(echo 'a b')"],
+            "a b",
+        ),
+        (["source good.sh && export INNER=$INNER-1 # don't", 'eval "$(printf "A=1\\nINNER=e")"'], "e"),
+        (["command -v nosuch && export A=1", "cat >in <<E", "cd /nowhere && x", "E", "INNER=$(<in)"], "none"),
+        (
+            ["if cd /nowhere &&", "  true; then", "  false", "fi", "# don't", "export INNER=$(echo 1)/$A"],
+            "1/",
+        ),
         (["source functions.sh", "act base", "source old_modules.sh", "module load cuda"], "none"),
     ],
 )
