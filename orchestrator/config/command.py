@@ -56,9 +56,14 @@ def command_meant(keys: Mapping[str, Any]) -> str:
     return f"{COMMAND_KEY}: [{', '.join(items)}]"
 
 
+def is_shell(program: str) -> bool:
+    """Return whether this is the name or path of a shell."""
+    return bool(_SHELL.fullmatch(os.path.basename(program)))
+
+
 def program_file(argv: Sequence[str]) -> str | None:
     """Return the file required to start the program, as :func:`script_of`; also from a shell's code."""
-    code = code_of(argv) if argv and _SHELL.fullmatch(os.path.basename(argv[0])) else None
+    code = code_of(argv) if argv and is_shell(argv[0]) else None
     return script_of(argv) if code is None else _script_in(code)
 
 
@@ -83,7 +88,7 @@ def code_of(argv: Sequence[str]) -> str | None:
 def shell_code_at(command: Sequence[Any]) -> int | None:
     """Return the position of the code that a shell gets after ``-c``, also behind other programs."""
     for start, item in enumerate(command):
-        if isinstance(item, str) and _SHELL.fullmatch(os.path.basename(item)):
+        if isinstance(item, str) and is_shell(item):
             position = _after_options(command, start + 1)
             if position is not None:
                 return position

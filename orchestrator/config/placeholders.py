@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from orchestrator.config.command import shell_code_at
+from orchestrator.config.shell_code import TEXT, UNKNOWN, quotation_at
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Value
 
@@ -25,16 +26,9 @@ _PLACEHOLDER = re.compile(
     rf"\{{(?P<text>\{{{_KEY}(?::[a-z-]+)?\}})\}}"
     rf"|(?P<dollar>\$?)\{{(?P<key>{_KEY})(?::(?P<form>flag|no-flag))?\}}"
 )
-# By the quotation of a shell (none: ""): characters that end it or begin code in it.
-_UNKNOWN = "unknown"
+# By the quotation: characters that end it or begin code in it.
 _CODE_IN = {"'": frozenset("'"), '"': frozenset('"\\$`'), "": frozenset("'\"\\$`;&|<>()#\n\r")}
-_CODE_IN[_UNKNOWN] = frozenset().union(*_CODE_IN.values())
-# Quotes, and what leaves the quotation unknown: substitutions, documents, comments, other shells.
-_SHELL_TOKEN = re.compile(
-    r"""\\.|(?P<quote>['"])|(?P<nested>`|\$[('"]|<<|(?<!\S)\#)"""
-    r"""|(?P<shell>(?<![\w.-])(?:eval|ssh|(?:ba|da|z|k|a|fi)?sh)\b)""",
-    re.DOTALL,
-)
+_CODE_IN[UNKNOWN] = _CODE_IN[TEXT] = frozenset().union(*_CODE_IN.values())
 
 
 def keys_asked_for(command: Any) -> set[str]:
@@ -82,31 +76,21 @@ def _longer_argument(text: str, values: Mapping[str, Any]) -> str:
 
 def _shell_code(code: str, values: Mapping[str, Any]) -> str:
     """Fill values into the code of a shell, where the quotation decides how."""
-    parts, quote, end = [], "", 0
-    for match in _PLACEHOLDER.finditer(code):
-        between, end = code[end : match.start()], match.end()
-        quote = _quote_after(between, quote)
-        parts += [between, _in_shell(match, code, quote, values)]
-    return "".join((*parts, code[end:]))
+    return _PLACEHOLDER.sub(lambda match: _in_shell(match, code, values), code)
 
 
-def _quote_after(text: str, quote: str) -> str:
-    """Return the quotation at the end of a part of shell code that begins in ``quote``."""
-    for token in _SHELL_TOKEN.finditer(text):
-        if token["shell"] or (token["nested"] and quote != "'"):
-            return _UNKNOWN
-        if quote == "'":
-            quote = "" if "'" in token[0] else quote
-        elif token["quote"] in ('"', "'") and quote in ("", token["quote"]):
-            quote = "" if quote else token["quote"]
-    return quote
-
-
-def _in_shell(match: re.Match[str], code: str, quote: str, values: Mapping[str, Any]) -> str:
+def _in_shell(match: re.Match[str], code: str, values: Mapping[str, Any]) -> str:
     if not _is_filled(match, code, values):
         return match["text"] or match[0]
-    value = values[match["key"]]
-    if not quote and (match["form"] or isinstance(value, list | tuple)):
+    key, quote = match["key"], quotation_at(code, match.start())
+    several = bool(match["form"]) or isinstance(values[key], list | tuple)
+    if several and quote == UNKNOWN:
+        raise OrchestrateError(
+            f"`command`: {match[0]} in {code!r} may be several arguments, and how the shell reads "
+            "that place is not known: it is in or after a substitution, or code for another shell",
+            hint=f'pass it after the code: [bash, -c, \'python train.py "$@"\', bash, "{match[0]}"]',
+        )
+    if several and not quote:
         before, after = code[: match.start()][-1:], code[match.end() :][:1]
         if before in ("", *" \t\n") and after in ("", *" \t\n;&|)"):
             return shlex.join(_words(match, values))
@@ -114,10 +98,10 @@ def _in_shell(match: re.Match[str], code: str, quote: str, values: Mapping[str, 
     text = _value_within(match, code, values)
     if not _CODE_IN[quote].isdisjoint(text):
         raise OrchestrateError(
-            f"`command`: {match['key']} is {text!r} in a run, and the shell that gets {match[0]} in {code!r} "
+            f"`command`: {key} is {text!r} in a run, and the shell that gets {match[0]} in {code!r} "
             "would read some of it as code",
             hint="pass it as an argument after the code: "
-            f'[bash, -c, \'python train.py --{match["key"]} "$1"\', bash, "{match[0]}"]',
+            f'[bash, -c, \'python train.py --{key} "$1"\', bash, "{match[0]}"]',
         )
     return text
 

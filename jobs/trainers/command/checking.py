@@ -17,7 +17,7 @@ from jobs.trainers.command.training import DESCRIPTION, command_line, patterns_o
 from jobs.training.config_errors import RefusedKeyError
 from jobs.training.context import BadConfigError
 from jobs.training.time_budget import minutes_of
-from orchestrator.config.command import COMMAND_KEY, code_of, module_of, program_file
+from orchestrator.config.command import COMMAND_KEY, code_of, is_shell, module_of, program_file
 from orchestrator.config.placeholders import arguments, keys_asked_for
 from orchestrator.config.program.identity import CODE_KEY, project_files
 from orchestrator.config.trainers import COMMAND
@@ -129,8 +129,14 @@ def _require_line_ends(argv: Sequence[str]) -> None:
     """Raise :class:`BadConfigError` for a script of a shell, or an executable one, with Windows line ends."""
     for name in dict.fromkeys((argv[0], program_file(argv) or argv[0])):
         first = _first_line(os.path.abspath(name))
-        by_shell = name.endswith((".sh", ".bash", ".zsh", ".ksh")) or b"sh" in first
-        if first.endswith(b"\r\n") and (by_shell or (first[:2] == b"#!" and name == argv[0])):
+        if first.endswith(b"\r\n") and (
+            name.endswith((".sh", ".bash", ".zsh", ".ksh"))
+            or any(map(is_shell, argv[: argv.index(name)] if name in argv else ()))
+            or (
+                first[:2] == b"#!"
+                and (name == argv[0] or any(map(is_shell, first[2:].decode(errors="replace").split())))
+            )
+        ):
             raise BadConfigError(
                 f"`command`: the lines of {name} end in CR LF: the CR becomes a part of its commands",
                 hint=f"sed -i 's/\\r$//' {shlex.quote(name)}; with git: `*.sh text eol=lf` in .gitattributes",

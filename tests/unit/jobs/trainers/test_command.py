@@ -95,6 +95,57 @@ def test_the_code_of_a_shell_gets_values_as_its_quotation_wants_them(
 
 
 @pytest.mark.parametrize(
+    "before",
+    [
+        "A=$(basename /etc/x)/y; ",
+        'A="$(dirname "$PWD")" && ',
+        "A=`date +%s`; ",
+        "A=$((1 + 2)); ",
+        'eval "$(echo A=1)"; ',
+        "bash -c 'true' && ",
+        "cd ./fish && ",
+        "# don't train\n",
+        "# of $(date) and {seed} with bash -c\n",
+        "true <<EOF\nit's {seed} $(date)\nEOF\n",
+        "true <<-'END' > log\n\"\nEND\n",
+        "cat <<< it; ",
+        "for seed in 1; do true; done; ",
+        "bash show.sh {key}; show eval.py; show eval --on; show tools.sh; ",
+    ],
+)
+def test_what_a_shell_has_read_leaves_the_quotation_as_it_was(before: str, tmp_path: Path) -> None:
+    (tmp_path / "fish").mkdir()
+    (tmp_path / "show.sh").touch()
+    argv = command_line(run(["bash", "-c", f"{before}show {{key:flag}} '{{key}}'"], key=[64, "a b"]))
+    functions = "show() { printf '%s\n' \"$@\"; }\n"
+    argv[2] = functions + argv[2]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-4:] == ["--key", "64", "a b", '[64, "a b"]']
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "A=$(show ",
+        'A="$(show ',
+        'show "$(case x in a) ',
+        "show `",
+        "bash -x show.sh ",
+        "ssh host 2>&1 show ",
+        "srun sh -c 'true; show ",
+        '"/bin/bash" -c "show ',
+        "eval show ",
+        "show $'a\\'b' ",
+    ],
+)
+@pytest.mark.parametrize("item", ["{key}", "{key:flag}", "--key={key}"])
+def test_a_list_is_refused_where_a_shell_may_read_it_in_more_than_one_way(before: str, item: str) -> None:
+    with pytest.raises(BadConfigError, match="is not known") as caught:
+        command_line(run(["bash", "-c", f"{before}{item}"], key=[64, 64]))
+    assert '"$@"' in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
     ("code", "value"),
     [
         ("show {key}", "a; id"),
@@ -106,7 +157,7 @@ def test_the_code_of_a_shell_gets_values_as_its_quotation_wants_them(
         ("show '{key}'", "a' id '"),
         ('show "$(show "{key}")"', "$(id)"),
         ("show `show '{key}'`", "a'"),
-        ("# don't\nshow '{key}'", "$(id)"),
+        ("# don't\nshow {key}", "$(id)"),
         ("cat <<EOF\n'{key}'\nEOF", "$(id)"),
         ("sh -c 'show {key}'", "a; id"),
         ("eval 'show {key}'", "a; id"),
@@ -155,7 +206,11 @@ def test_ids_of_runs_are_those_of_earlier_versions() -> None:
         (["env", "A=1", "bash", "run"], "run", b"#!/bin/sh\r\n", True),
         (["bash", "-c", "bash run.sh && true"], "run.sh", b"#!/bin/bash\r\n", True),
         (["bash", "run.sh"], "run.sh", b"#!/bin/bash\n", False),
+        (["bash", "-e", "run"], "run", b"true\r\n", True),
         ([sys.executable, "t.py"], "t.py", b"#!/usr/bin/env python3\r\n", False),
+        ([sys.executable, "t.py"], "t.py", b"import shutil\r\n", False),
+        ([sys.executable, "t.py"], "t.py", b"#!/home/josh/bin/python\r\n", False),
+        (["bash", "-c", "python t.py"], "t.py", b"import shlex\r\n", False),
     ],
 )
 def test_scripts_with_line_ends_of_windows_are_refused(
