@@ -34,12 +34,20 @@ _LARGEST_SETTINGS = 1 << 18
 def may_hold_key(path: Path, name: str) -> bool:
     """Return whether the file at ``path`` may hold a key; ``name`` is its path in the project.
 
-    Raises ``OSError`` if it cannot be read.
+    Reads a file again only after a change. Raises ``OSError`` if it cannot be read.
     """
     if is_named_like_key(name):
         return True
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-        return has_key(name, file.read(_MOST_READ))
+        about = os.fstat(file.fileno())
+        mark = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+        known = _known.get(os.fspath(path))
+        if known is None or known[0] != mark:
+            known = _known[os.fspath(path)] = (mark, has_key(name, file.read(_MOST_READ)))
+        return known[1]
+
+
+_known: dict[str, tuple[tuple[int, ...], bool]] = {}
 
 
 def is_named_like_key(name: str) -> bool:

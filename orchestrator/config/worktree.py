@@ -112,23 +112,26 @@ def read_worktree(folder: Path, without: Sequence[Path] = ()) -> WorkTree:
     Git starts the filters that the repository's settings name, and accepts another owner: the code there is
     to be run. Never call it on a folder that a results tree names.
     """
-    files = list_files(folder, without, any_owner=True)
+    files = list_files(folder, without, any_owner=True, read=True)
     commit, branch, changed = _head(files.root)
     return WorkTree(**vars(files), commit=commit, branch=branch, changed=changed)
 
 
-def list_files(folder: Path, without: Sequence[Path] = (), *, any_owner: bool = False) -> WorkTreeFiles:
+def list_files(
+    folder: Path, without: Sequence[Path] = (), *, any_owner: bool = False, read: bool = False
+) -> WorkTreeFiles:
     """List the files of the work tree around ``folder``, without the content of the folders ``without``.
 
-    Starts git and no other program, with any settings of the repository; without ``any_owner`` git refuses
-    the repository of another user. Paths must be resolved. Raises :class:`NoWorkTree` and
-    :class:`UnreadWorkTree`, and ``OrchestrateError`` if git takes too long.
+    Finds files that may hold a key by name; with ``read`` also by content. Starts git and no other program,
+    with any settings of the repository; without ``any_owner`` git refuses the repository of another user.
+    Paths must be resolved. Raises :class:`NoWorkTree` and :class:`UnreadWorkTree`, and ``OrchestrateError``
+    if git takes too long.
     """
     top = _git(folder, "rev-parse", "--show-toplevel", any_owner=any_owner)
     root = Path(os.fsdecode(top.removesuffix(b"\n")))
     inside = [os.fspath(path.relative_to(root)) for path in without if path.is_relative_to(root)]
     hidden = [f"--exclude=/{_escaped(path)}" for path in inside if path != "."]
-    found = _Sorting(root, inside, any_owner)
+    found = _Sorting(root, inside, any_owner, read)
     found.take_all(found.listed(root, "-c"), tracked=True)
     found.take_all(found.listed(root, "-o", "--exclude-standard", *hidden), tracked=False)
     found.link_results()
@@ -145,6 +148,7 @@ class _Sorting:
     root: Path
     without: Sequence[str]
     any_owner: bool
+    read: bool
     items: dict[str, WorkTreeFile] = field(default_factory=dict)
     linked: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -183,7 +187,7 @@ class _Sorting:
 
     def _take_file(self, path: str) -> None:
         try:
-            holds_key = may_hold_key(self.root / path, path)
+            holds_key = may_hold_key(self.root / path, path) if self.read else is_named_like_key(path)
         except FileNotFoundError:
             return  # removed a moment ago
         except OSError:

@@ -26,17 +26,18 @@ _KEY = re.compile(r"(?:.*[_.-])?(?:keys?|auth)", re.IGNORECASE)
 _PWD = re.compile(r"(?:.*[_.-])?pwd", re.IGNORECASE)  # as a variable, PWD is the current folder
 _LONG_NUMBER = 10**7  # larger than any count of tokens or token id
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-# Known prefixes of issued keys, and a password in an address.
+# Known prefixes of issued keys, and a password in an address. A search takes time in proportion to the text:
+# no two attempts read the same long stretch.
 _ISSUED = (
     r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{20,}|(?:AKIA|ASIA)[0-9A-Z]{16}"
     r"|xox[abprs]-[\w-]{10,}|AIza[\w-]{30,}|npm_[A-Za-z0-9]{30,}|pypi-AgE[\w-]{16,}|AGE-SECRET-KEY-1\w{16,}"
-    r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*"
+    r"|(?<![\w-])eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*"
 )
-_ADDRESS = r"\b[a-z][a-z0-9+.-]*://[^\s/:@]+:(?!\$)(?P<password>[^\s/@]+)@"
+_ADDRESS = r"\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@]+:(?!\$)(?P<password>[^\s/@]+)@"
 _PEM = r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY"
 _ITSELF = re.compile(rf"\b(?:sk-[A-Za-z0-9_-]{{16,}}|{_ISSUED})|{_PEM}|\bBearer\s+[\w.~+/-]{{8,}}|{_ADDRESS}")
 # The same in files: prose has words such as sk-learn-contrib, and code has beginnings of keys.
-_IN_FILE = rf"\b(?:sk-(?:[a-z0-9]+-)*\w{{20,}}|{_ISSUED})"
+_IN_FILE = rf"\b(?:(?<![\w-])sk-(?:[a-z0-9]+-)*\w{{20,}}|{_ISSUED})"
 _IN_TEXT = re.compile(rf"{_IN_FILE}|{_PEM}")
 _IN_CODE = re.compile(rf"{_IN_FILE}|{_PEM}[A-Z ]*-----[\s\\nr\"'+]*[\w+/=]{{16}}")
 _IN_SETTINGS = re.compile(rf"{_IN_FILE}|{_PEM}|{_ADDRESS}")
@@ -45,6 +46,8 @@ _MARKS = (
     *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_", "AKIA", "ASIA", "xox"),
     *("AIza", "npm_", "pypi-", "AGE-SECRET-KEY-", "eyJ", "PRIVATE KEY"),
 )
+# The same for names of secrets, in lower case.
+_WORDS = ("key", "token", "pass", "pwd", "secret", "credential", "auth")
 _LINE = re.compile(
     r"""(?:^|[{,])[ \t]*(?:export[ \t]+|-[ \t]+)?["']?([A-Za-z_][\w.-]*)["']?[ \t]*[:=][ \t]*"""
     r"""("[^"\n]*"|'[^'\n]*'|[^\s,#"'}]+)""",
@@ -52,7 +55,7 @@ _LINE = re.compile(
 )
 # Values that stand for one to be filled in.
 _NO_VALUE = re.compile(r"null|none|true|false|\W*|your.*|change.?me|x+|todo|dummy|placeholder", re.IGNORECASE)
-_RANDOM = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{20}")
+_RANDOM = re.compile(r"(?=[A-Za-z]{0,19}[0-9])(?=[0-9]{0,19}[A-Za-z])[A-Za-z0-9]{20}")
 # A reference is no secret itself: $NAME, ${oc.env:NAME}, $(cat file), {key}, ~/file.
 _ELSEWHERE = re.compile(r"[\"']?(?:\$|~|\.{0,2}/|\{[A-Za-z_][\w./+~-]*\}|<[^<>]*>|\[[^\[\]]*\]|\*+$|\.\.\.$)")
 _ASSIGNED = re.compile(r"(?<![\w.-])(?:--?)?([A-Za-z_][\w.-]*)=([^\s;&|]+)")
@@ -88,7 +91,11 @@ def secret_in_file(text: str, kind: TextKind) -> bool:
     marked = any(mark in text for mark in _MARKS) or (kind == "settings" and "://" in text)
     if marked and pattern.search(text):
         return True
-    return kind == "settings" and any(_is_set(*match.groups()) for match in _LINE.finditer(text))
+    if kind != "settings":
+        return False
+    lower = text.lower()
+    named = any(word in lower for word in _WORDS)
+    return named and any(_is_set(*match.groups()) for match in _LINE.finditer(text))
 
 
 def _is_set(name: str, value: str) -> bool:

@@ -356,7 +356,7 @@ def _frozen_code(source: _Source, code: CodeDir, submit_dir: Path) -> FrozenCode
 def key_notes(cwd: Path) -> tuple[str, ...]:
     """Return a note on files with keys, which a copy of the project around ``cwd`` would only link to."""
     try:
-        tree = list_files(cwd.resolve(), any_owner=True)
+        tree = list_files(cwd.resolve(), any_owner=True, read=True)
     except (NoWorkTree, OrchestrateError):
         return ()  # nothing is copied
     return tuple(

@@ -26,6 +26,7 @@ from orchestrator.config.file_kinds import (
     is_source,
     modules_beside,
 )
+from orchestrator.config.key_files import may_hold_key
 from orchestrator.config.placeholders import arguments
 from orchestrator.config.program.file_hash import digest_of
 from orchestrator.config.worktree import NoWorkTree, UnreadWorkTree, list_files
@@ -185,12 +186,19 @@ class ProjectFiles:
         return tuple(name for name in names if name and self._is_program_file(name, first))
 
     def _is_program_file(self, name: str, first: bool) -> bool:
-        if os.path.normpath(name) in self.listed:
+        if self._is_copied(os.path.normpath(name)):
             return True
         if first and "/" not in name:
             return False  # found on PATH: installed, not the project's
         own = first and not os.path.isabs(name)
         return (own or counts(os.path.basename(name), listed=False)) and _is_file(self.start / name)
+
+    def _is_copied(self, name: str) -> bool:
+        """Return whether a copy of the project has this file: git lists it, and it holds no key."""
+        try:
+            return name in self.listed and not may_hold_key(self.listed[name], name)
+        except OSError:
+            return True  # a link, or a file that has no hash either
 
     def _hashed(self, named: Iterable[str], patterns: Patterns) -> dict[str, str]:
         files: dict[str, Path] = {}
@@ -210,8 +218,8 @@ class ProjectFiles:
     def _default_files(self) -> dict[str, Path]:
         """Return the project's sources and settings; outside git, those in the start folder."""
         if self._default is None:
-            kept = self._in_project
-            self._default = {name: path for name, path in self.listed.items() if name in kept}
+            kept = filter(self._is_copied, self._in_project)
+            self._default = {name: self.listed[name] for name in kept}
             if not self.listed:
                 self._default = {
                     os.path.relpath(path, self.start): path for path in modules_beside(self.start)
@@ -229,7 +237,7 @@ class ProjectFiles:
         folder = os.path.dirname(plain)
         if not is_source(plain):
             return {}
-        if plain not in self.listed:
+        if not self._is_copied(plain):
             top = (self.start / plain).parent
             found = {os.path.relpath(path, top): path for path in modules_beside(top)}
             return {os.path.normpath(os.path.join(folder, other)): path for other, path in found.items()}
@@ -238,11 +246,13 @@ class ProjectFiles:
             other: path
             for other, path in self.listed.items()
             if start and other.startswith(start) and counts(other[len(start) :], listed=True)
+            if self._is_copied(other)
         }
 
     def _fitting(self, entry: str) -> dict[str, Path]:
         """Return the files that match an entry of the key `code`: among the listed ones, else on disk."""
-        if found := {name: path for name, path in self.listed.items() if _fits(name, entry)}:
+        fitting = (name for name in self.listed if _fits(name, entry))
+        if found := {name: self.listed[name] for name in fitting if self._is_copied(name)}:
             return found
         if "*" in entry or "?" in entry:
             names: Iterable[str] = iglob(entry, root_dir=self.start, recursive=True)

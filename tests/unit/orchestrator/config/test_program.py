@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config import worktree
+from orchestrator.config import key_files, worktree
 from orchestrator.config.code.snapshot import freeze
 from orchestrator.config.command import code_of, module_of, program_file, script_of
 from orchestrator.config.grid.parse import SECTIONS
@@ -152,10 +152,12 @@ def test_entries_that_fit_nothing_are_named(project: Path) -> None:
 
 
 @pytest.mark.parametrize("within", [".", "lib"])
-@pytest.mark.parametrize("code", [None, ["+private", "+data"], ["lib"], ["../data", "."]])
+@pytest.mark.parametrize("code", [None, ["+private", "+data"], ["lib"], ["../data", "."], ["**/*.yaml"]])
 def test_a_copy_that_jobs_run_has_the_same_id(project: Path, tmp_path: Path, within: str, code: Any) -> None:
     (project / "new.py").write_text("")  # in no commit, and kept all the same
     (project / "link.py").symlink_to("helper.py")
+    for folder in ("lib", "data"):  # a copy links to them, so they do not count
+        (project / folder / "lab.yaml").write_text("api_key: hunter2hunter2\n")
     start = project / within
     command = ["python", "train.py" if within == "." else "net.py", "../configs/small.yaml"]
     asked = point(*command, **({} if code is None else {"code": code}))
@@ -164,6 +166,19 @@ def test_a_copy_that_jobs_run_has_the_same_id(project: Path, tmp_path: Path, wit
     assert today.files == then.files
     assert today.id is not None
     assert today.id == then.id
+
+
+def test_files_that_count_are_searched_for_keys_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "notes.txt").write_text("no settings\n")
+    (project / "more.json").write_text("{}")
+    git(project, "add", "--all")
+    searched: list[str] = []
+    monkeypatch.setattr(key_files, "has_key", lambda name, content: bool(searched.append(name)))
+    for _ in range(2):
+        assert "more.json" in files(project, point("python", "train.py"))
+    assert "more.json" in searched
+    assert "notes.txt" not in searched
+    assert len(searched) == len(set(searched))
 
 
 @pytest.mark.parametrize("within", [".", "lib"])

@@ -10,6 +10,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from orchestrator.config import worktree
 from orchestrator.config.code import snapshot
 from orchestrator.config.code.snapshot import freeze, key_notes
+from orchestrator.config.key_files import has_key
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import CodeDir, FrozenCode, SweepDir
 
@@ -322,6 +324,27 @@ def test_files_with_keys_are_linked_by_name_or_content(project: Project, tracked
     assert all(f"{name} (may hold a key)" in code.notes[0] for name in KEYS)
     assert key_notes(project.root) == code.notes
     assert project.freeze(dry=True).notes == code.notes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"at": "http://x", "data": "' + "ab.cd-" * 40_000 + '"}',
+        "eyJ" + "abcdefghijkl-eyJ" * 15_000,
+        "sk-" * 80_000,
+        "sk-" + "abc-" * 60_000,
+        "token: " + "a" * 240_000,
+        "a.b-key_" * 30_000 + "=1",
+        "api_key" + " " * 240_000,
+        "-----BEGIN RSA PRIVATE KEY-----" + "\\n" * 100_000,
+    ],
+    ids=lambda text: text[:20],
+)
+@pytest.mark.parametrize("name", ["a.yaml", "a.txt", "a.py"])
+def test_no_text_takes_a_search_for_keys_long(name: str, text: str) -> None:
+    before = time.process_time()
+    has_key(name, text.encode())
+    assert time.process_time() - before < 5  # tens of milliseconds; a quadratic search takes minutes
 
 
 def test_the_diff_has_no_key_either(project: Project) -> None:
