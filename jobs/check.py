@@ -66,6 +66,11 @@ def report_checked(done: int, total: int) -> None:
         os.write(int(number), f"[{done}, {total}]\n".encode())
 
 
+def available_mb() -> int | None:
+    """Return the memory of a run, if it is known."""
+    return int(os.environ[MEMORY]) if MEMORY in os.environ else None
+
+
 def main() -> None:
     """Check the runs on stdin and write the problems to stdout."""
     answer = os.fdopen(os.dup(1), "w")

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from orchestrator.config.amounts import excessive_amounts
 from orchestrator.config.grid.model import bare_key
 from orchestrator.config.passed_checks import PassedCheck
 from orchestrator.config.trainers import get_trainer, is_installed
@@ -97,13 +96,12 @@ def check_sweep(
     """
     began = time.monotonic()
     runs = distinct(sweep.runs)
-    available_mb = _memory_of_run(sweep)
     request = {
         "trainer": sweep.trainer,
         "plugins": [asdict(plugin) for plugin in sweep.plugins],
         # Files and packages of other machines are invisible here.
         "elsewhere": any(target != LOCAL for target in sweep.targets),
-        "memory": available_mb,
+        "memory": _memory_of_run(sweep),
         "progress": True,
     }
     spec = get_trainer(sweep.trainer).with_plugins(sweep.plugins)
@@ -118,7 +116,6 @@ def check_sweep(
             passed.record(answer["structures"])
     faults = [found for found in answer["problems"] if not (partial and found["whole"])]
     faults += _shared_cores(sweep) or _beyond_physical_cores(sweep)
-    faults += excessive_amounts(sweep, available_mb)
     problems, warnings = (
         _sorted((found for found in faults if found["blocks"] is blocks), sweep) for blocks in (True, False)
     )

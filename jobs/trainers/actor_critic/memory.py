@@ -1,4 +1,4 @@
-"""About how much memory a run on Procgen takes, by measurement: for advice before it starts."""
+"""About how much memory a run on Procgen takes, by measurement, and the amounts of any run: for advice."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 
 from jobs.check import Problem
 from jobs.trainers.actor_critic.config import CNN, RESNET, ActorCriticConfig
+from jobs.trainers.amounts import Amounts
 from orchestrator.core.types import Run
 
 # MB of a process, of a further one, which shares libraries and assets with it, of a game, and of a picture.
@@ -17,7 +18,7 @@ _GB = 1024
 
 def memory_warning(run: Run, config: ActorCriticConfig, available: int) -> Problem | None:
     """Return a warning if a run on Procgen takes more than so many MB, by its number of environments."""
-    if not config.task.name.startswith("procgen/") or config.device != "cpu":
+    if not _is_measured(config) or config.device != "cpu":
         return None
     episodes = config.evaluation_episodes if config.evaluation_interval else 0
     products = config.learning * config.pictures_at_once * _PRODUCTS.get(config.network, 0.0)
@@ -38,3 +39,21 @@ def memory_warning(run: Run, config: ActorCriticConfig, available: int) -> Probl
         hint=f"{fewer}ask for more: resources: {{mem: {math.ceil(needed / _GB)}G}}",
         blocks=False,
     )
+
+
+def amounts_of(config: ActorCriticConfig) -> Amounts:
+    """Return the amounts of a configuration; without what a GPU holds, and without what is measured."""
+    batch = config.envs * config.rollout_steps
+    return Amounts(
+        frames=config.steps,
+        batch=batch,
+        held=batch if config.device == "cpu" and not _is_measured(config) else 0,
+        held_by=("envs", "rollout_steps"),
+        evaluation_interval=config.evaluation_interval,
+        evaluation_episodes=config.evaluation_episodes,
+        checkpoint_interval=config.checkpoint_interval,
+    )
+
+
+def _is_measured(config: ActorCriticConfig) -> bool:
+    return bool(config.task.name.startswith("procgen/"))

@@ -13,15 +13,16 @@ from typing import Any, TypeVar
 
 import torch
 
-from jobs.check import ELSEWHERE, MEMORY, Problem
+from jobs.check import ELSEWHERE, Problem, available_mb
 from jobs.evaluate import EvaluationAnswer, EvaluationRequest
 from jobs.trainers.actor_critic.asynchronous import asynchronous_learner
 from jobs.trainers.actor_critic.config import ASYNCHRONOUS, ActorCriticConfig
 from jobs.trainers.actor_critic.environment_keys import ProcgenConfig, seen_levels
 from jobs.trainers.actor_critic.environments import build, family_of
 from jobs.trainers.actor_critic.learner import build_network, play_policy
-from jobs.trainers.actor_critic.memory import memory_warning
+from jobs.trainers.actor_critic.memory import amounts_of, memory_warning
 from jobs.trainers.actor_critic.processes import Build, learner_of_all
+from jobs.trainers.amounts import excessive_amounts
 from jobs.trainers.learner_trainer import LearnerTrainer
 from jobs.training.checkpoints import read_payload
 from jobs.training.context import BadConfigError, RunContext, UsualEvaluation
@@ -128,7 +129,7 @@ class ActorCriticTrainer(LearnerTrainer[C]):
         """Return one problem per fault; without faults, warnings.
 
         These are for the first run that is evaluated on levels of its training, the first one with a slow
-        precision, the first one with tiny batches, and the first too large one.
+        precision, the first one with tiny batches, the first too large one, and amounts that none can have.
         """
         if problems := super().check(runs):
             return problems
@@ -136,10 +137,10 @@ class ActorCriticTrainer(LearnerTrainer[C]):
         found = [(levels_warning(run, config) for run, config in configs)]
         found.append(precision_warning(run, config) for run, config in configs)
         found.append(batch_warning(run, config) for run, config in configs)
-        if MEMORY in os.environ:
-            available = int(os.environ[MEMORY])
+        if (available := available_mb()) is not None:
             found.append(memory_warning(run, config, available) for run, config in configs)
-        return [warning for warnings in found for warning in islice(filter(None, warnings), 1)]
+        first = [warning for warnings in found for warning in islice(filter(None, warnings), 1)]
+        return first + excessive_amounts(((run, amounts_of(config)) for run, config in configs), available)
 
     @contextmanager
     def _learners(self, config: C, context: RunContext) -> Iterator[Callable[[], Learner]]:

@@ -15,8 +15,9 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from jobs.check import Problem, report_checked
+from jobs.check import Problem, available_mb, report_checked
 from jobs.hydra.checking import Findings, Shape, check_values, structures
+from jobs.trainers.amounts import Amounts, excessive_amounts
 from jobs.trainers.benchmarl import rules
 from jobs.trainers.benchmarl.building import require_possible, try_build
 from jobs.trainers.benchmarl.config import Composed, Outline, compose, compose_config, outline
@@ -35,22 +36,21 @@ def check(runs: Sequence[Run]) -> list[Problem]:
     findings = Findings()
     found = (_outlined(shape, findings) for shape in check_values(_Configuration(), runs, findings))
     shapes = [shape for shape in found if shape is not None]
-    for shape in shapes:
-        _check_combinations(shape, findings)
+    amounts = [one for shape in shapes for one in _check_combinations(shape, findings)]
     _check_builds(shapes, findings)
     _check_twins(shapes, findings)
     if len(shapes) == len(structures(runs)):
         _check_idle(shapes, findings)
-    return [*findings.problems, *_ignored_files(runs)]
+    return [*findings.problems, *_ignored_files(runs), *excessive_amounts(amounts, available_mb())]
 
 
 def _ignored_files(runs: Sequence[Run]) -> Iterator[Problem]:
     """Warn of files here that have the name of a choice and are not those that it is composed of."""
-    seen = set[tuple[str, Value]]()
+    seen = set[tuple[str, str]]()
     for run in runs:
         for key, option in VOCABULARY.choices(run.overrides).items():
             group = VOCABULARY.group_of(key) or key
-            if (group, option) in seen or not isinstance(option, str):
+            if not isinstance(option, str) or (group, option) in seen:
                 continue
             seen.add((group, option))
             path = lone_file(group, option)
@@ -106,8 +106,8 @@ def _outlined(shape: Shape, findings: Findings) -> _Shape | None:
     return _Shape(**vars(shape), outline=whole)
 
 
-def _check_combinations(shape: _Shape, findings: Findings) -> None:
-    """Check each distinct combination of the values that BenchMARL's own validation reads."""
+def _check_combinations(shape: _Shape, findings: Findings) -> Iterator[tuple[Run, Amounts]]:
+    """Check each distinct combination of the values that are right together; yield the amounts of these."""
     seen = set()
     for run in shape.runs:
         values = shape.experiment_values(run, rules.READ_TOGETHER)
@@ -120,6 +120,7 @@ def _check_combinations(shape: _Shape, findings: Findings) -> None:
         try:
             config = replace(shape.outline.experiment, **values)
             rules.check_together(config, shape.outline.on_policy, frozenset(run.overrides))
+            yield run, rules.amounts_of(config, shape.outline.on_policy)
         except BadConfigError as error:
             findings.add(run, error)
 

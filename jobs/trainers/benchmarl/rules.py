@@ -12,21 +12,24 @@ import torch
 from benchmarl.experiment import ExperimentConfig
 from torchrl.data.replay_buffers import samplers
 
+from jobs.trainers.amounts import Amounts
 from jobs.trainers.benchmarl import values
 from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.devices import Cuda
 from orchestrator.core.types import Value
 
-# Fields of ExperimentConfig that are right or wrong together.
+# Fields of ExperimentConfig that are right or wrong together, or amounts.
 READ_TOGETHER = (
     "evaluation",
     "evaluation_interval",
+    "evaluation_episodes",
     "on_policy_collected_frames_per_batch",
     "off_policy_collected_frames_per_batch",
     "checkpoint_interval",
     "keep_checkpoints_num",
     "max_n_frames",
     "max_n_iters",
+    "off_policy_memory_size",
     "off_policy_use_prioritized_replay_buffer",
     "sampling_device",
     "train_device",
@@ -86,6 +89,21 @@ def check_together(config: ExperimentConfig, on_policy: bool, keys: frozenset[st
     _validate(config, on_policy)
     _check_priorities(config, on_policy)
     _check_gpus(config, keys)
+
+
+def amounts_of(config: ExperimentConfig, on_policy: bool) -> Amounts:
+    """Return the amounts of a valid configuration; without what a GPU or a disk holds."""
+    held_by = "on_policy_collected_frames_per_batch" if on_policy else "off_policy_memory_size"
+    return Amounts(
+        frames=config.get_max_n_frames(on_policy),
+        batch=config.collected_frames_per_batch(on_policy),
+        held=config.replay_buffer_memory_size(on_policy) if config.buffer_device == "cpu" else 0,
+        held_by=(held_by,),
+        evaluation_interval=config.evaluation_interval if config.evaluation else 0,
+        evaluation_episodes=config.evaluation_episodes,
+        checkpoint_interval=config.checkpoint_interval,
+        prefix="experiment.",
+    )
 
 
 def can_prioritize() -> bool:
