@@ -36,6 +36,8 @@ _NO_FAULT = (Reason.STOPPED.value, Reason.PREEMPTED.value, Reason.NODE_FAILURE.v
 _MESSAGE_LENGTH = 500
 # Lines of metrics at the end of a training that show how far it goes from line to line.
 _LAST_STEPS = 11
+# Parts of its declared length that a complete training may lack: in any case, and in whole iterations.
+_SMALL_PART, _LARGEST_PART = 0.02, 0.25
 _DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _NO_SPACE = tuple(os.strerror(number) for number in _DISK_ERRNOS)
 # In lower case, with spaces for `_` and `-`: of C libraries, torch, JAX, TensorFlow, C++, cuBLAS, Slurm.
@@ -110,21 +112,32 @@ class IncompleteRun(ProgramFailed):
     """A training ended without an error before it reached the length that it declared."""
 
 
+def is_complete(rows: Sequence[Row], total: int | None) -> bool:
+    """Return whether a training has reached the ``total`` frames that it declared, if it did.
+
+    One that counts in whole iterations may leave out a last one that is too short. So less than a step from
+    line to line may be missing, of the last ones, and a small part in any case: lines can be finer than
+    iterations, and be written at their beginning.
+    """
+    frames = [row.frames for row in rows[-_LAST_STEPS:]]
+    total = total or 0
+    missing = total - (frames[-1] if frames else 0)
+    step = max((later - earlier for earlier, later in pairwise(frames)), default=0)
+    return missing <= _SMALL_PART * total or missing < min(step, _LARGEST_PART * total)
+
+
 def require_complete(rows: Sequence[Row], total: int | None, log: Path) -> None:
     """Raise :class:`IncompleteRun` if a training ended before the ``total`` frames that it declared.
 
     The message has the exception in its ``log``, which it may have caught.
-    One that counts in whole iterations may leave out a last one that is too short, so what is missing has to
-    be less than a step from line to line, of the last ones.
     """
-    frames = [row.frames for row in rows[-_LAST_STEPS:]]
-    missing = (total or 0) - (frames[-1] if frames else 0)
-    steps = [later - earlier for earlier, later in pairwise(frames)]
-    if missing > 0 and missing >= max(steps, default=0):
-        reached = frames[-1] if frames else 0
-        found = reason_in(log)
-        said = f": {found.text}" if found.of_exception else " and reported no error"
-        raise IncompleteRun(f"stopped at {reached:,} of {total:,} frames{said}", found.behind)
+    if is_complete(rows, total):
+        return
+    reached = rows[-1].frames if rows else 0
+    found = reason_in(log)
+    said = f" and reported no error; if it is to end there, its last line has to say total: {reached}"
+    said = f": {found.text}" if found.of_exception else said
+    raise IncompleteRun(f"stopped at {reached:,} of {total:,} frames{said}", found.behind)
 
 
 def end_of(error: BaseException) -> End:

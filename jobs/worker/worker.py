@@ -388,7 +388,8 @@ def work(results: Path, name: str, token: str) -> int:
     code, left = worker.run(), worker.exit
     if left.found_nothing_more and scheduler_job.job_id is not None:
         mates = array_mates(sweep, job)
-        unbegun = [one for one in mates if not sweep.has_begun(one)] if job.steals else []
+        begun = sweep.begun(mates) if job.steals else set(mates)
+        unbegun = [one for one in mates if one not in begun]
         shared = job.steals or len(mates) == 1  # else there may be thousands that end, each for itself
         useless = without_work(sweep, job, scheduler_job.requeued() if shared else ())
         scheduler_job.dismiss([*scheduler_job.mates(unbegun), *useless])

@@ -105,7 +105,7 @@ def check_sweep(
         "progress": True,
     }
     spec = get_trainer(sweep.trainer).with_plugins(sweep.plugins)
-    passed = PassedCheck.of(spec, [python, str(folder), request, sorted(runs)])
+    passed = PassedCheck.of(spec, runs, [python, str(folder), request])
     structures = passed and passed.structures()
     if structures is not None:
         answer: dict[str, Value] = {"problems": [], "structures": structures}

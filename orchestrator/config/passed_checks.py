@@ -10,17 +10,19 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from orchestrator.config.trainers import TrainerSpec, plugin_folder
+from orchestrator.config.task_packages import registering_module, task_of
+from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core import hardware
-from orchestrator.core.types import Value
+from orchestrator.core.types import Run, Value
 
 # A check sees more of a machine, such as drivers, than a key can name. So it is repeated after a day.
 _LIFETIME_S = 24 * 3600
-_VARIABLES = ("CUDA_VISIBLE_DEVICES", "DISPLAY", "LD_LIBRARY_PATH", "PYTHONPATH", "SC2PATH")
+_VARIABLES = ("CUDA_VISIBLE_DEVICES", "DISPLAY", "LD_LIBRARY_PATH", "SC2PATH")
 
 
 @dataclass(frozen=True)
@@ -30,19 +32,24 @@ class PassedCheck:
     path: Path
 
     @classmethod
-    def of(cls, spec: TrainerSpec, request: Value) -> PassedCheck | None:
-        """Return the place of a check: ``request`` and the code and the machine that check it make the key.
+    def of(cls, spec: TrainerSpec, runs: Mapping[str, Run], request: Value) -> PassedCheck | None:
+        """Return the place of a check of ``runs``, by configuration.
 
-        ``None`` if the check may read any file, as that of a program or of a user's own trainer.
+        These, ``request``, and the code and the machine that check them make the key. ``None`` if the check
+        may read files that a person edits: of a program, an own trainer, a plug-in, a task's own module.
         """
-        folders = [_worker_side(), *(plugin_folder(source) for source in spec.plugins)]
-        if not spec.first_look or None in folders:
+        worker_side = _worker_side()
+        if worker_side is None or not spec.first_look or spec.plugins or os.environ.get("PYTHONPATH"):
+            return None
+        if any(registering_module(task_of(run)) for run in runs.values()) or any(
+            map(_is_edited, spec.packages)
+        ):
             return None
         read = {
-            "request": request,
+            "request": [request, sorted(runs)],
             # Installing a package changes the folder that it is in.
             "packages": _stamps(map(Path, sys.path)),
-            "files": [_stamps(sorted(folder.rglob("*.*"))) for folder in folders if folder],
+            "files": _stamps(sorted(worker_side.rglob("*.*"))),
             "machine": [socket.gethostname(), hardware.gpus()],
             "variables": {name: os.environ.get(name) for name in _VARIABLES},
         }
@@ -77,6 +84,14 @@ def _folder() -> Path:
 def _worker_side() -> Path | None:
     spec = importlib.util.find_spec("jobs")
     return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
+
+
+def _is_edited(package: str) -> bool:
+    """Whether the installed package is a folder of sources."""
+    try:
+        return '"editable": true' in (distribution(package).read_text("direct_url.json") or "")
+    except PackageNotFoundError:
+        return False
 
 
 def _stamps(paths: Iterable[Path]) -> list[list[Value]]:

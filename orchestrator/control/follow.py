@@ -137,7 +137,7 @@ def rest(sweep_dir: SweepDir, took: float, seen: Survey) -> None:
     to_begin, to_leave = _watched(sweep_dir, seen)
     while True:
         time.sleep(_REFRESH_S)
-        if any(map(sweep_dir.has_begun, to_begin)) or any(map(sweep_dir.has_left, to_leave)):
+        if sweep_dir.begun(to_begin) or any(map(sweep_dir.has_left, to_leave)):
             return
         if time.monotonic() >= until:
             return
@@ -152,11 +152,12 @@ def _watched(sweep_dir: SweepDir, seen: Survey) -> tuple[list[str], list[str]]:
     at_work = {status.token or "" for status in statuses if status.state is RunState.RUNNING}
     waiting = {status.token or "" for status in statuses if status.state is RunState.QUEUED}
     some = [token for token in (*sorted(at_work), *sorted(waiting - at_work)) if token in seen.live]
-    begun = {token: sweep_dir.has_begun(token) for token in some[:_WATCHED]}
+    watched = some[:_WATCHED]
+    begun = sweep_dir.begun(watched)
     no_news = {token for token, job in seen.jobs.items() if job.state in (JobState.QUEUED, JobState.UNKNOWN)}
     return (
-        [token for token, has_begun in begun.items() if not has_begun],
-        [token for token, has_begun in begun.items() if has_begun and token not in no_news],
+        [token for token in watched if token not in begun],
+        [token for token in watched if token in begun and token not in no_news],
     )
 
 

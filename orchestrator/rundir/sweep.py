@@ -54,6 +54,7 @@ from orchestrator.rundir.atomic import (
 from orchestrator.rundir.attempt import listdir
 from orchestrator.rundir.descriptions import Descriptions
 from orchestrator.rundir.evaluations import EvaluationLog
+from orchestrator.rundir.file_server import is_server_error
 from orchestrator.rundir.holder import Holder
 from orchestrator.rundir.index import RUN_ID, IndexRow, index_text, parse_index
 from orchestrator.rundir.journal import (
@@ -67,7 +68,7 @@ from orchestrator.rundir.journal import (
 )
 from orchestrator.rundir.kinds import MALFORMED
 from orchestrator.rundir.ledger_entries import DamagedEntry, LedgerEntry, parse_entry
-from orchestrator.rundir.plain_files import Version, is_listed, open_to_write, read_plain, version_of
+from orchestrator.rundir.plain_files import Version, open_to_write, read_plain, version_of
 from orchestrator.rundir.run import RunDir
 from orchestrator.rundir.uploads import UploadLog
 
@@ -231,6 +232,8 @@ class SweepDir:
                 raise
             return DamagedEntry(number=number, problem=str(error))
         except (DamagedFileError, OSError) as error:
+            if not strict and is_server_error(error):
+                raise  # damaged, it would be passed over for good
             return DamagedEntry(number=number, problem=str(error))
         except MALFORMED as error:
             return DamagedEntry(number=number, problem=f"{path}: is not a ledger entry ({error!r})")
@@ -259,8 +262,15 @@ class SweepDir:
 
     def has_begun(self, token: str) -> bool:
         """Return whether a worker ever took the token, or it was revoked."""
-        journal = self._journals / f"{token}.jsonl"
-        return journal.exists() or is_listed(journal) or self._compacted_token(token)
+        return bool(self.begun([token]))
+
+    def begun(self, tokens: Iterable[str]) -> set[str]:
+        """Return those of the tokens that a worker ever took, or that were revoked."""
+        wanted, names = set(tokens), set(listdir(self._journals))
+        found = {token for token in wanted if f"{token}.jsonl" in names}
+        if found < wanted:  # looked at after the files, so that none is missed
+            found |= wanted & {log.token for log in self._read_compacted()}
+        return found
 
     def has_left(self, token: str) -> bool:
         """Return whether the worker's last event is its exit, or its journal is compacted."""

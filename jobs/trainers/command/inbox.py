@@ -20,7 +20,7 @@ from jobs.trainers.command.lines import PROGRAM_KEY, Dropped, last_total, parse_
 from jobs.training.context import RunContext
 from jobs.training.loggers import Sink, thinned
 from jobs.training.time_budget import TimeBudget
-from jobs.worker.failures import ProgramFailed
+from jobs.worker.failures import ProgramFailed, is_complete
 from orchestrator.config.trainers import COMMAND
 from orchestrator.rundir import CheckpointFile, ResumePoint, Row, add_row
 from orchestrator.rundir.file_server import persist
@@ -70,8 +70,7 @@ class Inbox:
     @property
     def complete(self) -> bool:
         """Whether the program has trained the frames that it declared as its total."""
-        rows, total = self._context.rows, self._context.total
-        return total is not None and bool(rows) and rows[-1].frames >= total
+        return self._context.total is not None and is_complete(self._context.rows, self._context.total)
 
     def take(self, *, ended: bool = False) -> None:
         """Take over a batch of new metrics; once all up to a checkpoint are here, the checkpoint.

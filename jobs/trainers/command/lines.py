@@ -10,6 +10,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -112,10 +113,9 @@ def last_total(metrics: Path) -> int | None:
         return None
     for line in reversed(lines):
         if b'"total"' in line:
-            try:
-                return _positive(parse_object(line), Dropped(_warned=set("total")))[1]
-            except ValueError:
-                pass
+            with suppress(ValueError):
+                if total := _positive(parse_object(line), Dropped(_warned={"iteration", "total"}))[1]:
+                    return total
     return None
 
 

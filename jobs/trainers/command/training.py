@@ -110,8 +110,8 @@ def train(context: RunContext) -> Outcome:
             f"the program left with exit code 0 and wrote no metrics{unusable}: it has to append at least "
             'one line to the file that ORCHESTRATE_METRICS names, such as {"frames": 1}'
         )
-    if inbox.time.over:
-        context.total = None
+    if inbox.time.over or (COMMAND.minutes in context.run.overrides and not COMMAND.minutes_key(context.run)):
+        context.total = None  # time ends it, counted here or by itself
     return Outcome(
         frames=rows[-1].frames,
         iterations=rows[-1].iteration,

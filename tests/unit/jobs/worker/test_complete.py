@@ -24,6 +24,10 @@ def check(frames: list[int], total: int | None) -> None:
         ([0, 2048, 4096, 6144, 8192], 10_000),  # whole iterations alone, as 10_000 // 2048 says
         ([20_480, 40_960, 61_440, 81_920], 100_000),  # it writes every tenth of them
         ([2048, 4096, 5000, 6144, 8192, 9900], 10_240),  # it writes evaluations in between
+        ([*range(0, 100_000, 1_000)], 100_000),  # it writes a line as each iteration begins
+        ([*range(256, 98_305, 256)], 100_000),  # iterations of 2,048, a line every 256 frames
+        ([498_700, 498_900, 499_187], 500_000),  # episodes of any length
+        ([99_999], 100_000),
     ],
 )
 def test_a_whole_training_is_complete(frames: list[int], total: int | None) -> None:
@@ -38,6 +42,8 @@ def test_a_whole_training_is_complete(frames: list[int], total: int | None) -> N
         ([10, 20, 30, 40, 50, 60, 70, 80, 90], 100),
         ([0], 100),
         ([], 100),
+        ([0, 50_001], 100_000),
+        ([0, 60_000, 60_001, 60_002], 100_000),
         ([25_000, *range(26_000, 81_000, 1_000)], 100_000),  # random steps first
     ],
 )

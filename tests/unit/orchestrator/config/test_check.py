@@ -72,7 +72,9 @@ def test_what_passed_is_not_checked_again_until_something_changes(
     assert len(checker.requests) == 7
 
 
-def test_a_check_with_problems_or_of_a_program_is_repeated(tmp_path: Path) -> None:
+def test_a_check_with_problems_or_of_files_that_a_person_edits_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     warning = {"run_id": "", "key": None, "message": "slow", "hint": None, "blocks": False}
     warned = Checker(tmp_path, json.dumps([{**warning, "whole": False, "early": False}]))
     for _ in range(2):
@@ -82,6 +84,13 @@ def test_a_check_with_problems_or_of_a_program_is_repeated(tmp_path: Path) -> No
     for _ in range(2):  # its files may have changed
         program.check("matrix: {command: [[python, train.py]]}\n", trainer="command")
     assert len(program.requests) == 4
+    for _ in range(2):  # and the task's own module
+        program.check("include: [{task: 'gymnasium/my_env:Mine-v0'}]\n")
+    assert len(program.requests) == 6
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    for _ in range(2):
+        program.check("")
+    assert len(program.requests) == 8
 
 
 def test_problems_name_the_line_of_their_key_and_come_in_its_order() -> None:
