@@ -24,11 +24,9 @@ def torch_facts() -> Facts:
     """
     import torch
 
-    from jobs.training.operations import SLOW, slowdown
-
     facts: Facts = {"version": torch.__version__, "cuda": torch.version.cuda}
     facts["threads"] = torch.get_num_threads()
-    facts["bf16"] = times if (times := slowdown(torch.bfloat16)) > SLOW else None
+    facts["bf16"] = _slowness_of_bf16()
     if torch.version.cuda is None:
         return facts
     try:
@@ -38,6 +36,17 @@ def torch_facts() -> Facts:
     except Exception as error:  # a driver that is too old, a GPU that is too new, one that others hold, …
         facts["error"] = _one_line(error)
     return facts
+
+
+def _slowness_of_bf16() -> float | None:
+    import torch
+
+    try:
+        from jobs.training.operations import SLOW, slowdown
+
+        return times if (times := slowdown(torch.bfloat16)) > SLOW else None
+    except Exception:
+        return None  # this PyTorch has other faults, which are told
 
 
 def drawing_facts() -> Facts:

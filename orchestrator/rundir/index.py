@@ -12,6 +12,7 @@ from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir.atomic import parse_exactly
 
 RUN_ID = re.compile(r"[0-9a-f]{16}")
+_HEADER = "run_id\tin_grid\tpoint"
 
 
 class IndexRow(NamedTuple):
@@ -24,7 +25,7 @@ class IndexRow(NamedTuple):
 
 def index_text(rows: Iterable[IndexRow]) -> str:
     """Return the content of the index file; keys stay in the grid's order, in which tables show them."""
-    lines = ["run_id\tin_grid\tpoint\n"]
+    lines = [f"{_HEADER}\n"]
     lines += [
         f"{row.run_id}\t{int(row.in_grid)}\t{json.dumps(row.point, ensure_ascii=False)}\n" for row in rows
     ]
@@ -38,8 +39,11 @@ def parse_index(
 
     A damaged line counts as long as its run is named and ``described`` finds the point of its description.
     """
+    header, *lines = text.split("\n")
+    if header != _HEADER:
+        raise DamagedFileError(path, f"begins with {header[:40]!r}, expected {_HEADER!r}", hint=hint)
     rows = []
-    for number, line in enumerate(text.split("\n")[1:], start=2):
+    for number, line in enumerate(lines, start=2):
         if not line:
             continue
         try:

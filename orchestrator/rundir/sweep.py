@@ -124,7 +124,9 @@ class SweepDir:
         )
 
     def is_used_by(self, user: int) -> bool:
-        """Return whether the user made the sweep, or has a decision in its ledger."""
+        """Return whether the user made the sweep, has a decision in its ledger, or may yet make it."""
+        if not self.path.exists():
+            return True
         made = (path.stat().st_uid for path in (self.path, *self._ledger.glob("*.json")))
         return user in made
 

@@ -385,6 +385,8 @@ def test_a_damaged_index_is_named_and_the_sweep_writes_it_anew(bench: Bench) -> 
     bench.sweep()
     index = bench.results / "tiny" / "index.tsv"
     index.write_text(index.read_text()[:-30])
+    assert bench.states() == ["done"] * 2  # the line that is cut is read from its run's description
+    index.write_text("not an index\n")
     bench.run("status", "tiny", code=2)
     assert "index.tsv" in bench.errors
     assert "orchestrate sweep" in bench.errors
