@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from orchestrator.config.command import shell_code_at
-from orchestrator.config.shell_code import TEXT, UNKNOWN, quotation_at
+from orchestrator.config.shell_code import COMMENT, DOCUMENT, UNKNOWN, quotation_at
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Value
 
@@ -28,7 +28,14 @@ _PLACEHOLDER = re.compile(
 )
 # By the quotation: characters that end it or begin code in it.
 _CODE_IN = {"'": frozenset("'"), '"': frozenset('"\\$`'), "": frozenset("'\"\\$`;&|<>()#\n\r")}
-_CODE_IN[UNKNOWN] = _CODE_IN[TEXT] = frozenset().union(*_CODE_IN.values())
+_CODE_IN |= dict.fromkeys((COMMENT, DOCUMENT, UNKNOWN), frozenset().union(*_CODE_IN.values()))
+_VARIABLE = re.compile(r"(?<![\\$])\$(\{[#!]?)?(?P<name>[A-Za-z_]\w*)(?(1)(?=(?P<rest>[^{}]*\}?)))")
+# What sets a variable; `train.py seed=3` does not.
+_SETS = (
+    r"(?:^|[;&|({{`]|\b(?:then|do|else|export|local|declare|typeset|readonly|env)\b)"
+    r"\s*(?:-\w+\s+|\w+\+?=\S*\s+)*{0}\+?="
+    r"|\b(?:for|select)\s+{0}\b|\b(?:read|mapfile|getopts|printf\s+-v)\s[^;\n]*(?<![\w$]){0}\b"
+)
 
 
 def keys_asked_for(command: Any) -> set[str]:
@@ -54,10 +61,11 @@ def arguments(command: Sequence[Value], point: Mapping[str, Any]) -> list[str]:
     code = shell_code_at(command)
     found: list[str] = []
     for position, text in enumerate(map(_text, command)):
-        if "{" not in text:
+        if position == code:
+            _refuse_unset_variables("\n".join(map(_text, command[:code])), text, values)
+            found.append(_PLACEHOLDER.sub(lambda match: _in_shell(match, match.string, values), text))
+        elif "{" not in text:
             found.append(text)
-        elif position == code:
-            found.append(_shell_code(text, values))
         elif (alone := _PLACEHOLDER.fullmatch(text)) and _is_filled(alone, text, values):
             found += _words(alone, values)
         else:
@@ -74,9 +82,17 @@ def _longer_argument(text: str, values: Mapping[str, Any]) -> str:
     return _PLACEHOLDER.sub(fill, text)
 
 
-def _shell_code(code: str, values: Mapping[str, Any]) -> str:
-    """Fill values into the code of a shell, where the quotation decides how."""
-    return _PLACEHOLDER.sub(lambda match: _in_shell(match, code, values), code)
+def _refuse_unset_variables(before: str, code: str, values: Mapping[str, Any]) -> None:
+    """Refuse a variable that the shell expands, has the name of a key, and is not set in these."""
+    lines = f"{before}\n{code}".replace("\\\n", " ")
+    for match in _VARIABLE.finditer(code):
+        name = match["name"]
+        if (
+            name in values.keys() - _NOT_PASSED
+            and not re.search(_SETS.format(name), lines, re.MULTILINE)
+            and quotation_at(code, match.start()) not in ("'", COMMENT)
+        ):
+            raise _ambiguous(name, match[0] + (match["rest"] or ""), code)
 
 
 def _in_shell(match: re.Match[str], code: str, values: Mapping[str, Any]) -> str:
@@ -90,20 +106,20 @@ def _in_shell(match: re.Match[str], code: str, values: Mapping[str, Any]) -> str
             "that place is not known: it is in or after a substitution, or code for another shell",
             hint=f'pass it after the code: [bash, -c, \'python train.py "$@"\', bash, "{match[0]}"]',
         )
+    before, after = code[: match.start()][-1:], code[match.end() :][:1]
+    alone = before in ("", *" \t\n") and after in ("", *" \t\n;&|)")
     if several and not quote:
-        before, after = code[: match.start()][-1:], code[match.end() :][:1]
-        if before in ("", *" \t\n") and after in ("", *" \t\n;&|)"):
-            return shlex.join(_words(match, values))
-        return shlex.quote(_value_within(match, code, values))
+        return shlex.join(_words(match, values) if alone else [_value_within(match, code, values)])
     text = _value_within(match, code, values)
-    if not _CODE_IN[quote].isdisjoint(text):
+    quoted = shlex.quote(text)
+    if not _CODE_IN[quote].isdisjoint(text) or (quote == UNKNOWN and quoted != text):
         raise OrchestrateError(
             f"`command`: {key} is {text!r} in a run, and the shell that gets {match[0]} in {code!r} "
-            "would read some of it as code",
+            "could split or drop it, or read some of it as code",
             hint="pass it as an argument after the code: "
             f'[bash, -c, \'python train.py --{key} "$1"\', bash, "{match[0]}"]',
         )
-    return text
+    return text if quote else quoted
 
 
 def _is_filled(match: re.Match[str], item: str, values: Mapping[str, Any]) -> bool:
@@ -116,10 +132,7 @@ def _is_filled(match: re.Match[str], item: str, values: Mapping[str, Any]) -> bo
     key = match["key"]
     if match["dollar"]:
         if key in values:
-            raise OrchestrateError(
-                f"`command`: {item!r} has {match[0]}, and {key} is a key of the run",
-                hint=f"write {{{key}}} for the run's value, ${{{{{key}}}}} for a variable of a shell",
-            )
+            raise _ambiguous(key, match[0], item)
         return False
     if key not in values:
         known = sorted(set(values) - set(_NOT_PASSED))
@@ -130,6 +143,13 @@ def _is_filled(match: re.Match[str], item: str, values: Mapping[str, Any]) -> bo
             hint=f"{meant}The text {match[0]} itself is written {{{match[0]}}}",
         )
     return True
+
+
+def _ambiguous(key: str, found: str, item: str) -> OrchestrateError:
+    return OrchestrateError(
+        f"`command`: {item!r} has {found}, and {key} is a key of the run",
+        hint=f"write {{{key}}} for the run's value, ${{{{{key}}}}} for a variable of a shell",
+    )
 
 
 def _words(match: re.Match[str], values: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 
 # Quotations beside the quotes themselves and "", outside them.
-TEXT = "text"  # a comment, or a here-document
+COMMENT = "comment"
+DOCUMENT = "here-document"
 UNKNOWN = "unknown"
 
 # A substitution without others in it, which leaves the quotation as it was. (The `)` of a `case` is no end.)
@@ -37,7 +38,7 @@ _ENDED = (
 # By the quotation: what is skipped, and groups that lead to another quotation.
 _TOKENS = {
     "": re.compile(
-        rf"{_ENDED}|(?P<quote>['\"])|(?P<text>{_COMMENT}|{_DOCUMENT.format(2)})"
+        rf"{_ENDED}|(?P<quote>['\"])|(?P<comment>{_COMMENT})|(?P<document>{_DOCUMENT.format(2)})"
         rf"|(?P<unknown>`|\$[('\"]|<<|{_READER})",
         re.DOTALL,
     ),
@@ -47,14 +48,14 @@ _TOKENS = {
 
 
 def quotation_at(code: str, place: int) -> str:
-    """Return the quotation of this place: "", ' or ", :data:`TEXT` or :data:`UNKNOWN`."""
+    """Return the quotation of this place: "", ' or ", or one of the names above."""
     quote, start = "", 0
     while token := _TOKENS[quote].search(code, start, place):
         start = token.end()
         if token["unknown"] is not None:
             return UNKNOWN
-        if not quote and token["text"] is not None:
-            return TEXT
+        if not quote and (token["comment"] or token["document"]):
+            return COMMENT if token["comment"] else DOCUMENT
         if token["quote"]:
             quote = "" if quote else token["quote"]
     return quote

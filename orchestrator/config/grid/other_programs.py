@@ -40,25 +40,25 @@ _OTHER_SECTIONS: Mapping[str, str] = {
     **dict.fromkeys(("logger", "log", "wandb", "tensorboard"), "loggers: [tensorboard, wandb]"),
     **dict.fromkeys(("backend", "cluster", "profile"), "targets: [local]"),
     **dict.fromkeys(
-        ("partition", "account", "environment", RESOURCE_SYNTAX.lower()), "a profile: docs/profiles.md"
-    ),
-    **dict.fromkeys(
         ("env", "env_id", "env_name", "scenario", "scenario_name"), "base: {task: vmas/navigation}"
     ),
 }
+_OF_A_PROFILE = ("partition", "account", "environment", RESOURCE_SYNTAX.lower())
 _TABLE = "docs/grid.md has a table (from other programs)"
 
 
-def section_hint(key: str, sections: Collection[str]) -> str | None:
-    """Suggest what to write for a section of this name, in a file with these sections; None if unknown."""
-    if hint := _file_hint(sections):
+def section_hint(key: str, within: Collection[str], sections: Collection[str]) -> str | None:
+    """Suggest what to write for a section with these keys, in a file with these sections; None if unknown."""
+    if hint := _file_hint(within, sections):
         return hint
+    if key in _OF_A_PROFILE:
+        return "write it into a profile: docs/profiles.md"
     if key in KEY_HINTS:
         return KEY_HINTS[key]
     return f"did you mean {_OTHER_SECTIONS[key]}?" if key in _OTHER_SECTIONS else None
 
 
-def _file_hint(sections: Collection[str]) -> str | None:
+def _file_hint(within: Collection[str], sections: Collection[str]) -> str | None:
     """Say how a sweep file of another program is written here."""
     if "parameters" in sections or {"method", "program"} <= set(sections):
         return (
@@ -72,13 +72,25 @@ def _file_hint(sections: Collection[str]) -> str | None:
             "with trainer: command for seml and fixed, matrix: {lr: [0.1, 0.01]} for grid, and a profile for "
             f"{RESOURCE_SYNTAX.lower()}; {_TABLE}"
         )
+    if "hydra" in sections:
+        return (
+            "a sweep of Hydra is written here as base: {algorithm: mappo} for defaults: [{algorithm: mappo}] "
+            "and for other keys, and matrix: {lr: [0.1, 0.01]} for "
+            f'hydra: {{sweeper: {{params: {{lr: "0.1,0.01"}}}}}}; {_TABLE}'
+        )
+    if "run" in within and {"config", "env", "stop"} & set(within):
+        return (
+            'an experiment of Ray is written here as base: {command: [python, train.py, "--lr={lr}"]} with '
+            "trainer: command for run, env and stop, and matrix: {lr: [0.1, 0.01]} for "
+            f"config: {{lr: {{grid_search: [0.1, 0.01]}}}}; {_TABLE}"
+        )
     return None
 
 
 # Keys of other programs' mappings for the values of one key.
 _OF_VALUES = frozenset(
     ("values", "value", "type", "options", "choices", "distribution", "min", "max", "num", "step", "q")
-)
+) | {"grid_search", "choice", "uniform", "quniform", "loguniform", "randint", "low", "high", "log"}
 
 
 def values_hint(keys: Collection[str]) -> str | None:

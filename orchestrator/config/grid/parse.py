@@ -190,16 +190,18 @@ def _known_sections(root: Node, source: YamlFile) -> Entries:
             raise source.error(
                 entry.at,
                 f"found {shown(entry.key)}, expected one of: {', '.join(SECTIONS)}",
-                _suggest_section(entry.key, [one.key for one in root.entries]),
+                _suggest_section(entry, [one.key for one in root.entries]),
             )
     return root
 
 
-def _suggest_section(key: str, sections: Sequence[str]) -> str:
+def _suggest_section(entry: KeyNode, sections: Sequence[str]) -> str:
     """Suggest the place of an unknown section."""
+    key = entry.key
     if key in RESOURCES or key in OTHER_NAMES:
         return f"did you mean resources: {{{OTHER_NAMES.get(key, key)}: …}}?"
-    near = section_hint(key, sections) or did_you_mean(key, SECTIONS)
+    within = [one.key for one in entry.node.entries] if isinstance(entry.node, Entries) else []
+    near = section_hint(key, within, sections) or did_you_mean(key, SECTIONS)
     return near or "the trainer's own keys go into base or matrix"
 
 

@@ -77,7 +77,12 @@ def test_a_placeholder_alone_may_be_several_arguments_or_none(
         ("show --key={key}", [64, 64], ["--key=[64, 64]"]),
         ("show {key:flag} x", False, ["x"]),
         ("show {key:flag}; show x", ["a b"], ["--key", "a b", "x"]),
-        ("show {key}", "a b", ["a", "b"]),
+        ("show {key} --key={key}", "a b", ["a b", "--key=a b"]),
+        ("show {key} --key={key}", "*", ["*", "--key=*"]),
+        ("show {key} x{key}", "~", ["~", "x~"]),
+        ("show {key}", "{1..3}", ["{1..3}"]),
+        ("show {key} --key={key} {key}{key}", "", ["", "--key=", ""]),
+        ("show {key}", None, ["null"]),
         ("show '{key}'", "a b", ["a b"]),
         ("show '{key}'", {"a": "$(id)"}, ['{"a": "$(id)"}']),
         ('show "{key}"', "a; 'b' & c", ["a; 'b' & c"]),
@@ -161,6 +166,9 @@ def test_a_list_is_refused_where_a_shell_may_read_it_in_more_than_one_way(before
         ("cat <<EOF\n'{key}'\nEOF", "$(id)"),
         ("sh -c 'show {key}'", "a; id"),
         ("eval 'show {key}'", "a; id"),
+        ("show $(show {key})", "a b"),
+        ("show $(show {key})", ""),
+        ("sh -c 'show {key}'", "*"),
     ],
 )
 @pytest.mark.parametrize("start", [["bash"], ["/bin/sh"], ["env", "A=1", "bash"], ["bash", "-l"]])
@@ -190,6 +198,38 @@ def test_what_a_placeholder_cannot_mean_is_refused_with_what_to_write(
     with pytest.raises(BadConfigError) as caught:
         command_line(run(argv, size=3))
     assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("code", "refused"),
+    [
+        ("train --key $key", True),
+        ('train --key "${key:-0}"', True),
+        ("train key=$key", True),
+        ("train \\\n  key=$key", True),
+        ("train <<EOF\n$key\nEOF", True),
+        ("bash -c 'train $key'", True),
+        ("for x in $key; do train $x; done", True),
+        ("train --seed $seed", True),
+        ("key={key}; train $key", False),
+        ("export A=1 key=2; train ${key%.*}", False),
+        ("for key in 1 2; do train $key; done", False),
+        ("read -r a key; train $key", False),
+        ("train '$key' \\$key ${{key}} $keys # $key", False),
+        ("train $HOME $code", False),
+    ],
+)
+def test_a_variable_of_a_shell_named_as_a_key_is_refused_unless_the_code_sets_it(
+    code: str, refused: bool
+) -> None:
+    for start in (["bash"], ["env", "A=1", "sh"]):
+        if refused:
+            with pytest.raises(BadConfigError, match="is a key of the run") as caught:
+                command_line(run([*start, "-c", code], key=3))
+            assert "write {" in (caught.value.hint or "")
+        else:
+            command_line(run([*start, "-c", code], key=3))
+    command_line(run(["env", "key={key}", "seed={seed}", "bash", "-c", code], key=3))
 
 
 def test_ids_of_runs_are_those_of_earlier_versions() -> None:
