@@ -68,7 +68,9 @@ class PassedCheck:
     def record(self, structures: int) -> None:
         """Remember that the check passed, and forget those that are too old. Without a cache, do nothing."""
         with contextlib.suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # Connections of ssh are kept there, too, in a folder that only the user can use.
+            self.path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.path.parent.mkdir(exist_ok=True)
             for other in self.path.parent.iterdir():
                 if time.time() - other.stat().st_mtime > _LIFETIME_S:
                     other.unlink()
