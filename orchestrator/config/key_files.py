@@ -7,26 +7,31 @@ import re
 from pathlib import Path
 
 from orchestrator.config.file_kinds import is_source
-from orchestrator.core.secret_detection import TextKind, secret_in_file
+from orchestrator.core.secret_detection import secret_in_file
 
 # Where programs keep logins.
 _NAMES = re.compile(
-    r"id_(rsa|dsa|ecdsa|ed25519)[^.]*|[._]netrc|\.git-credentials|\.pypirc|\.npmrc|\.yarnrc(\.yml)?|\.envrc"
-    r"|(.+)?\.env|\.env\..+|\.(vault-token|pgpass|my\.cnf|boto|s3cfg|dockercfg|htpasswd)|rclone\.conf"
+    r"id_(rsa|dsa|ecdsa|ed25519)[^.]*|(deploy|ssh)[-_](key|rsa|ed25519)|[._]?netrc|\.git-credentials|\.pypirc"
+    r"|\.npmrc|\.yarnrc(\.yml)?|\.envrc|(.+)?\.env|\.env[._-].+|env\.local|kubeconfig(\.ya?ml)?|rclone\.conf"
+    r"|\.?my\.cnf|\.(vault-token|pgpass|boto|s3cfg|dockercfg|htpasswd)"
     r"|kaggle\.json|(application_default_)?credentials(\.(json|ya?ml|toml|ini|db))?"
-    r"|(client_?secrets?|service[-_]?account).*\.json|secrets?\.(ya?ml|json|toml|ini|cfg|conf|txt)"
+    r"|(client_?secrets?|service[-_]?account).*\.json|(.+[._-])?secrets?(\.enc)?\.(ya?ml|json|toml|ini|cfg|conf|txt)"
+    r"|(api[-_]?keys?|passwords?|(api|access|auth|hf)?[-_]?tokens?)\.(ya?ml|json|toml|ini|cfg|conf|txt)"
     r"|\.?(hf|huggingface|github|gitlab|wandb|api|access|auth)[-_]?(token|api_?key|key)(\.txt)?"
-    r"|cookies\.(txt|sqlite)|cookiejar|.+\.(tfstate|tfvars)(\.(backup|json))?"
-    r"|.+\.(pem|key|p12|pfx|jks|keystore|kdbx|ovpn|ppk)",
+    r"|cookies\.(txt|sqlite)|cookiejar|.+\.(tfstate|tfvars)(\.json)?"
+    r"|.+\.(pem|key|p12|pfx|jks|keystore|keyring|kdbx|ovpn|ppk|gpg)",
     re.IGNORECASE,
 )
-_TEMPLATES = re.compile(r".+\.(pub|example|sample|template|dist)", re.IGNORECASE)
+_OLDER = re.compile(r"(\.(bak|backup|old|orig|save)|~)$", re.IGNORECASE)
+_TEMPLATES = re.compile(r".+[._-](pub|example|sample|template|dist)(\.\w+)?", re.IGNORECASE)
 _PLACES = re.compile(
     r"/\.(ssh|gnupg|aws|azure|kube|gcloud|huggingface|kaggle|oci|terraform|config/gcloud)/"
     r"|/\.docker/config\.json$|/\.cache/huggingface/(token|stored_tokens)$"
 )
 # Settings, in which a name and its value stand on a line.
-_SETTINGS = re.compile(r".+\.(ya?ml|json|toml|ini|cfg|conf|env|properties)|\.[^.]+|[^.]+", re.IGNORECASE)
+_SETTINGS = re.compile(
+    r".+\.(ya?ml|json|toml|ini|cfg|conf|env|properties)|\.[^.]+|(?!readme$)[^.]+", re.IGNORECASE
+)
 _MOST_READ = 1 << 20
 _LARGEST_SETTINGS = 1 << 18
 
@@ -52,7 +57,7 @@ _known: dict[str, tuple[tuple[int, ...], bool]] = {}
 
 def is_named_like_key(name: str) -> bool:
     """Return whether programs keep logins in files of this name; sources and templates are none."""
-    last = name.rpartition("/")[2]
+    last = _OLDER.sub("", name.rpartition("/")[2])
     if is_source(last) or _TEMPLATES.fullmatch(last):
         return False
     return bool(_NAMES.fullmatch(last) or _PLACES.search(f"/{name}"))
@@ -63,9 +68,5 @@ def has_key(name: str, content: bytes) -> bool:
     if b"\0" in content:
         return False
     last = name.rpartition("/")[2]
-    if is_source(last):
-        kind: TextKind = "code"
-    else:
-        is_settings = len(content) <= _LARGEST_SETTINGS and _SETTINGS.fullmatch(last)
-        kind = "settings" if is_settings else "text"
-    return secret_in_file(content.decode(errors="replace"), kind)
+    settings = len(content) <= _LARGEST_SETTINGS and _SETTINGS.fullmatch(last) and not is_source(last)
+    return secret_in_file(content.decode(errors="replace"), settings=bool(settings))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Literal
 
 from orchestrator.core.types import Value
 
@@ -29,33 +28,43 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 # Known prefixes of issued keys, and a password in an address. A search takes time in proportion to the text:
 # no two attempts read the same long stretch.
 _ISSUED = (
-    r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{20,}|(?:AKIA|ASIA)[0-9A-Z]{16}"
+    r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{20,}"
+    r"|(?:AKIA|ASIA)(?![0-9A-Z]{9}EXAMPLE)[0-9A-Z]{16}"
     r"|xox[abprs]-[\w-]{10,}|AIza[\w-]{30,}|npm_[A-Za-z0-9]{30,}|pypi-AgE[\w-]{16,}|AGE-SECRET-KEY-1\w{16,}"
     r"|(?<![\w-])eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*"
 )
 _ADDRESS = r"\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@]+:(?!\$)(?P<password>[^\s/@]+)@"
 _PEM = r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY"
 _ITSELF = re.compile(rf"\b(?:sk-[A-Za-z0-9_-]{{16,}}|{_ISSUED})|{_PEM}|\bBearer\s+[\w.~+/-]{{8,}}|{_ADDRESS}")
-# The same in files: prose has words such as sk-learn-contrib, and code has beginnings of keys.
-_IN_FILE = rf"\b(?:(?<![\w-])sk-(?:[a-z0-9]+-)*\w{{20,}}|{_ISSUED})"
-_IN_TEXT = re.compile(rf"{_IN_FILE}|{_PEM}")
-_IN_CODE = re.compile(rf"{_IN_FILE}|{_PEM}[A-Z ]*-----[\s\\nr\"'+]*[\w+/=]{{16}}")
+# The same in files: prose has words such as sk-learn-contrib, and text and code have beginnings of keys.
+# The last is a private key in base64, as in a kubeconfig.
+_IN_FILE = (
+    rf"\b(?:(?<![\w-])sk-(?:[a-z0-9]+-)*\w{{20,}}|{_ISSUED}"
+    r"|LS0tLS1CRUdJTi(?:BQUklWQV|BSU0EgUFJJV|BFQyBQUklWQ|BPUEVOU1NI))"
+)
+_IN_TEXT = re.compile(rf"{_IN_FILE}|{_PEM}[A-Z ]*-----[\s\\nr\"'+]*(?:Proc-Type|[\w+/=]{{16}})")
 _IN_SETTINGS = re.compile(rf"{_IN_FILE}|{_PEM}|{_ADDRESS}")
 # One of these is in every match, but for an address: looked for first, as most files have none.
 _MARKS = (
     *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_", "AKIA", "ASIA", "xox"),
-    *("AIza", "npm_", "pypi-", "AGE-SECRET-KEY-", "eyJ", "PRIVATE KEY"),
+    *("AIza", "npm_", "pypi-", "AGE-SECRET-KEY-", "eyJ", "PRIVATE KEY", "LS0tLS1CRUdJTi"),
 )
 # The same for names of secrets, in lower case.
 _WORDS = ("key", "token", "pass", "pwd", "secret", "credential", "auth")
-_LINE = re.compile(
-    r"""(?:^|[{,])[ \t]*(?:export[ \t]+|-[ \t]+)?["']?([A-Za-z_][\w.-]*)["']?[ \t]*[:=][ \t]*"""
-    r"""("[^"\n]*"|'[^'\n]*'|[^\s,#"'}]+)""",
+# A name with a value, which may be the only text of the next line; not one with a mapping or a list.
+_PAIR = re.compile(
+    r"""(?<![\w.-])([A-Za-z_][\w.-]*)\\?["']?[ \t]*[:=]"""
+    r"""(?:[ \t]*(?:[>|]-?)?\n[ \t]+(?=\S+[ \t]*$)|[ \t]*)\\?"""
+    r"""("[^"\n]*"|'[^'\n]*'|[^\s,#"'{}\[\]]+)""",
     re.MULTILINE,
 )
 # Values that stand for one to be filled in.
 _NO_VALUE = re.compile(r"null|none|true|false|\W*|your.*|change.?me|x+|todo|dummy|placeholder", re.IGNORECASE)
 _RANDOM = re.compile(r"(?=[A-Za-z]{0,19}[0-9])(?=[0-9]{0,19}[A-Za-z])[A-Za-z0-9]{20}")
+_CHOSEN = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])\S{6,}|[0-9]{6,}")  # people choose words and numbers
+_WANDB_KEY = re.compile(r"[0-9a-f]{40}")
+# In settings these are references, too.
+_REFERENCE = re.compile(r"!|env:|[\w./-]+\.(?:json|ya?ml|toml|txt|pem|key|env)$")
 # A reference is no secret itself: $NAME, ${oc.env:NAME}, $(cat file), {key}, ~/file.
 _ELSEWHERE = re.compile(r"[\"']?(?:\$|~|\.{0,2}/|\{[A-Za-z_][\w./+~-]*\}|<[^<>]*>|\[[^\[\]]*\]|\*+$|\.\.\.$)")
 _ASSIGNED = re.compile(r"(?<![\w.-])(?:--?)?([A-Za-z_][\w.-]*)=([^\s;&|]+)")
@@ -78,36 +87,34 @@ def secret_in_text(text: str) -> str | None:
     return next(_in_text(text), None)
 
 
-TextKind = Literal["code", "settings", "text"]
-
-
-def secret_in_file(text: str, kind: TextKind) -> bool:
+def secret_in_file(text: str, *, settings: bool) -> bool:
     """Return whether a file's text holds a secret.
 
-    Of code and other text only issued keys count. In settings so do passwords in addresses, and values of
-    names that are clear, or look random.
+    Issued keys count, and random values of names that are clear. In settings so do passwords in addresses,
+    values of clear names that people may have chosen, and random ones of other names.
     """
-    pattern = {"code": _IN_CODE, "settings": _IN_SETTINGS, "text": _IN_TEXT}[kind]
-    marked = any(mark in text for mark in _MARKS) or (kind == "settings" and "://" in text)
-    if marked and pattern.search(text):
+    marked = any(mark in text for mark in _MARKS) or (settings and "://" in text)
+    if marked and (_IN_SETTINGS if settings else _IN_TEXT).search(text):
         return True
-    if kind != "settings":
-        return False
     lower = text.lower()
     named = any(word in lower for word in _WORDS)
-    return named and any(_is_set(*match.groups()) for match in _LINE.finditer(text))
+    return named and any(_is_set(*match.groups(), settings=settings) for match in _PAIR.finditer(text))
 
 
-def _is_set(name: str, value: str) -> bool:
-    """Return whether a line of settings gives a secret a value."""
-    name, bare = _snake_case(name), value.strip("\"'")
-    if _NO_VALUE.fullmatch(bare) or _ELSEWHERE.match(bare):
+def _is_set(name: str, value: str, *, settings: bool) -> bool:
+    """Return whether a name with a value in a file is a secret that has one."""
+    name, bare = _snake_case(name), value.strip("\"'\\")
+    sure = _SURE.fullmatch(name) or _PWD.fullmatch(name)
+    other = not sure and (_TOKEN.fullmatch(name) or _KEY.fullmatch(name))
+    if not (sure or other) or _NO_VALUE.fullmatch(bare) or _ELSEWHERE.match(bare) or _REFERENCE.match(bare):
         return False
+    if not settings:
+        return bool(
+            _RANDOM.match(bare) and "(" not in bare if sure else name == "key" and _WANDB_KEY.fullmatch(bare)
+        )
     if bare.isdecimal() and bare == value:  # in vocabularies words have numbers
         return False
-    if _SURE.fullmatch(name) or _PWD.fullmatch(name):
-        return True
-    return bool((_TOKEN.fullmatch(name) or _KEY.fullmatch(name)) and _RANDOM.search(bare))
+    return bool(_CHOSEN.fullmatch(bare) if sure else _RANDOM.search(bare))
 
 
 def looks_secret(name: str) -> bool:

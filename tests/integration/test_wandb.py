@@ -31,7 +31,7 @@ OVERRIDES = {
     "+experiment.wandb_extra_kwargs.tags": ["tiny"],
 }
 INTERRUPTED_EXIT = 75
-SECRET = "5ec2e70123456789abcdef0123456789abcdef99"  # as long as W&B's keys are
+SECRET = "5ec2e70123456789" + "abcdef0123456789abcdef99"  # as long as W&B's keys are
 # The run's folder with run.json and result.json, attempts/1 with claim, end.json, log.txt, metrics.jsonl and
 # the last checkpoint in its folder; besides them the event file and wandb.tar.
 MOST_INODES = 11 + 2

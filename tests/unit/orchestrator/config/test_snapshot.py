@@ -278,6 +278,7 @@ def test_large_files_and_keys_are_linked_and_named(project: Project, monkeypatch
 
 # In parts, so that this file is not taken for one with keys.
 PEM = "-----BEGIN OPENSSH PRIVATE " + "KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAA\n"
+HEX = "0123456789abcdef" * 2 + "01234567"
 KEYS = {
     **dict.fromkeys(("id_rsa", "id_ed25519", ".git-credentials", ".aws/credentials", ".kube/config"), "x"),
     **dict.fromkeys((".docker/config.json", ".pypirc", ".npmrc", "kaggle.json", "service-account.json"), "x"),
@@ -291,7 +292,20 @@ KEYS = {
     "flow.json": '{"user": "me", "password": "hunter2"}',
     "settings.ini": "[default]\nauth_token = aB3dE6gH9jK2mN5pQ8sT1v\n",
     "README.md": "token: ghp_" + "a1B2" * 9,
-    "run.sh": "export AWS=AKIA" + "IOSFODNN7EXAMPLE\n",
+    "run.sh": "export AWS=AKIA" + "IOSFODNN7EXAMPLZ\n",
+    **dict.fromkeys(("token.txt", "api-keys.yaml", "passwords.txt", "prod.secrets.yaml", ".env-prod"), "x"),
+    **dict.fromkeys(
+        ("prod.env.bak", "id_rsa.old", "deploy_key", "netrc", "my.cnf", "a.gpg", "kubeconfig"), "x"
+    ),
+    "inline.yaml": "wandb: {api_key: hunter2hunter2}\n",
+    "inline.json": '{"wandb": {"api_key": "hunter2hunter2"}}',
+    "inline.toml": 'wandb = {api_key = "hunter2hunter2"}\n',
+    "next_line.yaml": "wandb:\n  api_key: >-\n    hunter2hunter2\n",
+    "job.sbatch": f"#!/bin/bash\nexport WANDB_API_KEY={HEX}\n",
+    "env.sh": f"export WANDB_API_KEY={HEX}\n",
+    "login.py": f"import wandb\nwandb.login(key='{HEX}')\n",
+    "run.ipynb": json.dumps({"source": [f"%env WANDB_API_KEY={HEX}\n", f'wandb.login(key="{HEX}")']}),
+    "cluster.yaml": "user:\n  client-key-data: LS0tLS1CRUdJTi" + "BSU0EgUFJJVkFURSBLRVk\n",
     "train.py": 'LOGIN = "hf_' + "aB" * 17 + '"\n',
     "pem.py": f'KEY = """{PEM}"""\n',
 }
@@ -303,16 +317,32 @@ NO_KEYS = {
     "keys.yaml": "keys: [obs, action]\nkey: observation_encoder_v2\nsort_key: a\ntoken: gpt2\n",
     "conf.yaml": "api_key: ${oc.env:WANDB_API_KEY}\npassword: null\nsecret: ???\nmax_tokens: 1024\n",
     ".env.example": "API_KEY=your-key\n",
+    ".env-example": "API_KEY=your-key\n",
+    "form.yaml": 'password: "Enter 8 letters"\n',
     "id_rsa.pub": "ssh-rsa AAAA",
     "credentials.py": "",
     "docs.md": "set password: to what sk-learn-contrib-extra-package and Bearer authentication need\n",
     "requirements.txt": "scikit-learn\npypi-simple-index-of-packages==1\n",
     "levels.env.yaml": "level: 1\n",
+    "profile.yaml": "backend: skypilot\nsecrets: [WANDB_API_KEY, HF_TOKEN2]\n",
+    "profile2.yaml": "secrets:\n  - WANDB_API_KEY\n  - HF_TOKEN2\n",
+    ".github/workflows/a.yml": "permissions:\n  id-token: write\nsecrets: inherit\n",
+    "references.yaml": "a: {api_key: env:WANDB_KEY2}\napi_key: !env KEY2\ncredentials: configs/creds2.json\n",
+    "game.yaml": "password: swordfish\n",
+    "vocab.json": '{"secret": "S", "token": "T"}',
+    "secrets.example.yaml": "api_key: abc\n",
+    "keys.md": "AKIA" + "IOSFODNN7EXAMPLE begins as -----BEGIN RSA PRIVATE KEY-----\nexport API_KEY=...\n",
+    "keys.sh": "export WANDB_API_KEY=$(cat ~/key) API_KEY=${1}\n",
+    "code.py": "api_key = os.environ['KEY2']\nsecret_key = makePrivateKeyOfLength2048(8)\nkey='layer2'\n",
+    "README": "export WANDB_API_KEY=abc123\n",
 }
 
 
 @pytest.mark.parametrize("tracked", [True, False])
-def test_files_with_keys_are_linked_by_name_or_content(project: Project, tracked: bool) -> None:
+def test_files_with_keys_are_linked_by_name_or_content(
+    project: Project, tracked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "_MOST_KEYS", len(KEYS))
     for name, text in {**KEYS, **NO_KEYS}.items():
         project.write(name, text)
     if tracked:
