@@ -89,5 +89,5 @@ def test_benchmarls_code_id_covers_all_that_training_loads() -> None:
     left = {name for name in loaded if not any(f"{name}.".startswith(f"{own}.") for own in BENCHMARL.source)}
     assert left == {
         *(f"jobs.hydra.{name}" for name in ("config_files", "spelling")),
-        *(f"jobs.trainers.benchmarl.{name}" for name in ("people", "spelling")),
+        *(f"jobs.trainers.benchmarl.{name}" for name in ("lone_files", "people", "spelling")),
     }
