@@ -307,12 +307,12 @@ def test_a_failed_run_waits_for_retry(results: Path, tmp_path: Path) -> None:
 def test_a_run_killed_again_and_again_is_given_up(results: Path, tmp_path: Path) -> None:
     again = tmp_path / "again"
     sweep = helpers.make_sweep(
-        results, [shell_run(f"[ -e {again} ] && kill -9 $$; touch {again}; kill -HUP $$")]
+        results, [shell_run(f"[ -e {again} ] && kill -9 $$; touch {again}; kill -TERM $$")]
     )
     assert helpers.work(sweep) == 1
     run = only(sweep)
     assert [attempt.end()["reason"] for attempt in run.attempts()] == ["killed", "killed", "crash loop"]
-    assert run.attempt(1).end()["message"] == "the program was killed by SIGHUP"
+    assert run.attempt(1).end()["message"] == "the program was killed by SIGTERM"
     told = [(kind, number) for kind, number, _ in helpers.events(sweep, run) if kind != "progress"]
     assert told == [(kind, number) for number in (1, 2, 3) for kind in ("claimed", "ended")]
     assert helpers.work(sweep) == 0  # nothing more to do until somebody retries it

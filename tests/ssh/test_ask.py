@@ -170,4 +170,4 @@ def test_pieces_part_characters(capsysbinary: pytest.CaptureFixture[bytes]) -> N
     text = "é€😀\n".encode()
     _print(text[at : at + 1] for at in range(len(text)))
     _print([b"\xe2\x82"])
-    assert capsysbinary.readouterr().out == text + "\N{REPLACEMENT CHARACTER}".encode()
+    assert capsysbinary.readouterr().out == text + b"\xe2\x82"  # a pipe gets what the log has

@@ -127,7 +127,7 @@ def test_each_bad_run_is_named_and_the_others_come(server: Server, monkeypatch: 
     there = finished_sweep(server.home / "results", "speed", {"seed": list(range(12))}, iterations=1)
     home = SweepDir(server.laptop / "results", "speed")
     runs = [there.run(run_id) for run_id in there.run_ids()]
-    paths = ("attempts/1/\ud800", f"attempts/1/{'n' * 300}", "/".join(["attempts", *["n" * 200] * 40]))
+    paths = ("attempts/../../x", f"attempts/1/{'n' * 300}", "/".join(["attempts", *["n" * 200] * 40]))
     for run, path in zip(runs, paths, strict=False):
         result = json.loads(run.result_path.read_text())
         result["manifest"].append({"path": path, "sha256": "0" * 64, "bytes": 1, "required": False})
