@@ -318,7 +318,9 @@ def error_of(source: Source, code: int, said: str) -> OrchestrateError:
     if source.host is not None and ("unexpectedly closed" in words or code in (30, 35)):
         return UnreachableError(f"{who}: the connection was cut", hint="the same command continues from here")
     if source.host is not None and code in (12, 255):
-        return failure(who, said)
+        # A shared connection that ends makes ssh exit with 255 without a word of its own.
+        silent = all(text.startswith("rsync error:") for text in said.splitlines() if text.strip())
+        return failure(who, "connection closed" if silent else said)
     if "change_dir" in words and "no such file" in words:
         return OrchestrateError(
             f"{source.text}: no longer exists ({line})", hint="check the path, and try again"

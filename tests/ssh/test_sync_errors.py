@@ -100,6 +100,20 @@ def test_nobody_listens(there: SweepDir, server: Server) -> None:
     assert "nobody: cannot be reached" in error_of(3, "nobody:results")
 
 
+def test_a_connection_that_ends_without_a_word(
+    there: SweepDir, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in ends as ssh does when the connection that it shares ends late: silently, with 255."""
+    ssh = server.folder / "cut" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text(
+        f'#!/bin/sh\n{server.bin / "ssh"} "$@" || exit\ncase "$*" in *"rsync --server"*) exit 255 ;; esac\n'
+    )
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{ssh.parent}:{os.environ['PATH']}")
+    assert f"{ALIAS}: cannot be reached (connection closed)" in error_of(3, ALIAS)
+
+
 @pytest.mark.parametrize(
     ("options", "said"), [("size=64k", "kB free: nothing was fetched"), ("ro", "read-only")]
 )
