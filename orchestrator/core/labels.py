@@ -109,12 +109,14 @@ class KeyColumn(NamedTuple):
     values: tuple[str, ...]
 
 
-def key_columns(points: Sequence[Point], without: Collection[str] = ()) -> list[KeyColumn]:
-    """Return the keys that differ between points as columns of a table."""
+def key_columns(
+    points: Sequence[Point], without: Collection[str] = (), of: Sequence[Point] | None = None
+) -> list[KeyColumn]:
+    """Return the keys that differ between points as columns of a table, with values ``of`` some or all."""
     keys = varying_keys(points, without)
-    names = short_keys(keys)
+    names, shown = short_keys(keys), points if of is None else of
     return [
-        KeyColumn(key, names[key], tuple(value_text(point[key]) if key in point else "" for point in points))
+        KeyColumn(key, names[key], tuple(value_text(point[key]) if key in point else "" for point in shown))
         for key in keys
     ]
 

@@ -112,11 +112,10 @@ def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
 
 def run_keys(rows: Sequence[IndexRow], shown: Sequence[IndexRow]) -> list[Column]:
     """Return a column for each key that varies between the runs of a sweep, with the values of some."""
-    number = {row.run_id: position for position, row in enumerate(rows)}
-    at = [number[row.run_id] for row in shown]
+    points = [row.point for row in shown]
     return [
-        Column(one.name, [cell(one.values[position]) for position in at], left=True, key=True)
-        for one in key_columns([row.point for row in rows])
+        Column(one.name, [cell(value) for value in one.values], left=True, key=True)
+        for one in key_columns([row.point for row in rows], of=points)
     ]
 
 

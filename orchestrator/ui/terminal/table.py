@@ -14,6 +14,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -51,7 +52,7 @@ class Column:
     def needed(self) -> bool:
         return self.key or self.left or self.rank == 0
 
-    @property
+    @cached_property  # each line asks, and there are as many lines as cells
     def width(self) -> int:
         return max(map(cell_len, (*self.name.split("\n"), *(cell.plain for cell in self.cells))), default=0)
 
