@@ -266,7 +266,7 @@ BENCHMARL = TrainerSpec(
     first_look="jobs.trainers.benchmarl.first_look:first_look",
     evaluate="jobs.trainers.benchmarl.evaluating:evaluate",
     tasks="jobs.trainers.benchmarl.spelling:task_names",
-    preload=("jobs.trainers.benchmarl.experiment",),
+    preload=("jobs.trainers.benchmarl.preload",),
     owned={
         "experiment.save_folder": _OURS,
         "experiment.restore_file": "the program resumes runs by itself",

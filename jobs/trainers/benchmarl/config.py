@@ -43,7 +43,7 @@ from jobs.training.time_budget import minutes_of
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.types import Run, Value
 
-_ROOT = Path(benchmarl.__file__).parent / "conf"
+ROOT = Path(benchmarl.__file__).parent / "conf"
 
 
 @dataclass(frozen=True)
@@ -201,13 +201,13 @@ def compose_config(run: Run) -> DictConfig:
     overrides = without_minutes(run)
     VOCABULARY.require_choices(overrides)
     try:
-        return compose_files(_ROOT, override_lines(run), with_hydra=True)
+        return compose_files(ROOT, override_lines(run), with_hydra=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise VOCABULARY.explain(overrides, error, _compose_some) from error
 
 
 def _compose_some(overrides: Mapping[str, Value]) -> DictConfig:
-    return compose_files(_ROOT, _lines(overrides))
+    return compose_files(ROOT, _lines(overrides))
 
 
 def override_lines(run: Run) -> list[str]:
