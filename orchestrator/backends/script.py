@@ -19,9 +19,9 @@ from orchestrator.core.types import Array, Job, Resources
 from orchestrator.core.units import seconds
 from orchestrator.rundir import FrozenCode, SweepDir
 
-_LOADS = re.compile(r"(?P<indent>\s*)module\s+(?:load|add)\s+(?=[^-])")
+_LOADS = re.compile(r"module\s+(?:load|add)\s+(?=[^-])")
 _STARTUP = re.compile(
-    r"\s*(?:source|\.)\s+(?P<path>\S*/(?:\.bashrc|\.bash_profile|\.bash_login|\.profile|etc/profile|etc/bashrc))\s*"
+    r"(?:source|\.)\s+(?P<path>\S*/(?:\.bashrc|\.bash_profile|\.bash_login|\.profile|etc/profile|etc/bashrc))"
 )
 # The worker's exit code that requests another allocation.
 _AGAIN_CODE = 75
@@ -119,7 +119,7 @@ def job_script(
 
 
 def _preparation(setting: Setting, profile: Profile) -> Iterable[str]:
-    yield from visibly_failing(map(_checked, preparation(profile)))
+    yield from visibly_failing(preparation(profile), _checked)
     if profile.scratch is not None:
         yield f"export TMPDIR={_with_variables(profile.scratch)}"
     # A job submitted by another one inherits a PYTHONPATH that begins with these folders.
@@ -131,15 +131,16 @@ def _preparation(setting: Setting, profile: Profile) -> Iterable[str]:
         yield f"export ORCHESTRATE_SCHEDULER={scheduler}"
 
 
-def _checked(line: str) -> str:
-    """Return a line of the set-up such that its exit status says whether it worked."""
-    if line == "module purge":
-        return f"{line} || :"
-    if loads := _LOADS.match(line):
-        return f"{loads['indent']}load_module {line[loads.end() :]}"
-    if startup := _STARTUP.fullmatch(line):
-        return f"{line} || [ -r {startup['path']} ]"  # its last command may be a condition that is not met
-    return line
+def _checked(command: str) -> str:
+    """Return a command of the set-up such that its exit status says whether it worked."""
+    if command == "module purge":  # with nothing to unload
+        return f"{{ {command} || :; }}"
+    if loads := _LOADS.match(command):
+        return f"load_module {command[loads.end() :]}"
+    if startup := _STARTUP.fullmatch(command):
+        # Its last command may be a condition that is not met.
+        return f"{{ {command} || [ -r {startup['path']} ]; }}"
+    return command
 
 
 def _ends(allocation: Resources) -> str:

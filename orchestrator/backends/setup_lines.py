@@ -7,76 +7,147 @@ Bash calls a trap for errors neither for a command before `&&` or `|`, nor for o
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise, takewhile
 
-# Ends a rewritten line with its own exit code.
+# Ends a rewritten command with its own exit code.
 _STATUS = " || (exit $?)"
-# The same where a writer may lose its reader, as in `yes | head`: SIGPIPE is no failure.
-_STATUS_OF_PIPE = " || (exit $(($? == 141 ? 0 : $?)))"
-# Commands of sed that show a rewritten line as it was, valid in double quotes of a shell.
-ORIGINAL = (
-    r"s/^ *//;s/ || (exit [$].*//;s/^(set -o pipefail; \(.*\))$/\1/;"
-    r"s/^setup_text=\(.*\) && eval .*/eval \1/;s/^\([A-Za-z0-9_]*\)=\(.*\) && export \1$/export \1=\2/"
+# A writer may lose its reader, as in `yes | head`: SIGPIPE is no failure.
+_PIPE = "(set -o pipefail; {} || exit $(($? == 141 ? 0 : $?)))"
+# Stands between a rewritten line and the line as it was.
+_WAS = " #: "
+# Command of sed that shows a line as it was.
+ORIGINAL = f"s/^ *//;s/.*{_WAS}//"
+
+_LITERAL = r"\\.|'[^']*'"
+_BARE = rf"""{_LITERAL}|"(?:\\.|[^"\\])*"|[^()'"\\]"""
+_INSIDE = rf"(?:{_BARE})*"
+for _ in range(3):  # depth of parentheses within `$(...)`
+    _INSIDE = rf"(?:{_BARE}|\({_INSIDE}\))*"
+_EXPANSION = rf"\$'(?:\\.|[^'\\])*'|\$\({_INSIDE}\)|\$\{{[^}}]*\}}|`(?:\\.|[^`\\])*`|\$(?![({{])"
+_DOUBLE = rf'"(?:\\.|{_EXPANSION}|[^"\\$`])*"'
+_TOKEN = re.compile(
+    rf"""(?P<blank>(?:\s|\\\n)+)|(?P<comment>\#[^\n]*)|(?P<redirection>\d*[<>]+[&|]?|&>>?)
+    |(?P<operator>;;&?|;&|&&|\|\||\|&|[;&|()])
+    |(?P<word>\[\[\s.*?\s\]\](?=[\s;&|]|$)|(?:{_LITERAL}|{_DOUBLE}|{_EXPANSION}|[^\s;&|()<>'"\\$`])+)""",
+    re.DOTALL | re.VERBOSE,
 )
+# The beginning of a word with a substitution, in double quotes or in none.
+_SUBSTITUTION = re.compile(
+    rf"""(?:{_LITERAL}|"(?:\\.|[^"\\$`]|\$(?!\())*(?:"|(?=[$`]))|[^\\'"])*?(?:\$\((?!\()|`)""", re.DOTALL
+)
+_ASSIGNS = re.compile(rf"(\w+)\+?={_SUBSTITUTION.pattern}", re.DOTALL)
 
-_CODE = re.compile(r"""(?!\s*#)(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^\s'"\\]|\s+(?!\s*#))*""", re.DOTALL)
-_SUBSTITUTION = r'(?P<text>"?\$\([^()]+\)[^\s"]*"?)'
-_EXPORT = re.compile(rf"(?P<indent>\s*)export\s+(?P<name>\w+)={_SUBSTITUTION}")
-_EVAL = re.compile(rf"(?P<indent>\s*)eval\s+{_SUBSTITUTION}")
-_PIPES = {"|", "|&"}
-_CONTINUES = {"&&", "||", *_PIPES}
-# First words of conditions, whose falsehood is no failure, and of parts of compound commands.
-_CONDITIONS = {"[", "[[", "!", "test", "command", "type", "which", "grep"}
-_COMPOUND = {"if", "then", "elif", "else", "fi", "while", "until", "for", "do", "done", "case", "esac"}
-_COMPOUND |= {"select", "function", "{", "}", "(", "(("}
-_SEPARATORS = {";", ";;", "&", "||"}
+_CONTINUES = {"&&", "||", "|", "|&"}
+_DECLARES = {"export", "readonly"}
+# Commands that answer a question: "no", before `&&`, is no failure.
+_CONDITIONS = {"[", "[[", "!", "test", "command", "type", "which", "hash", "grep", "egrep", "fgrep"}
+_CONDITIONS |= {"pgrep", "pidof", "diff", "cmp", "mountpoint"}
+# Words before a command of a compound one, and other parts of compound commands.
+_BEFORE = {"then", "else", "do", "{"}
+_COMPOUND = {"if", "elif", "fi", "while", "until", "for", "done", "case", "esac", "select", "function", "}"}
+
+_Command = Sequence[re.Match[str]]
 
 
-def visibly_failing(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines, each whole command that could fail unseen rewritten."""
+def visibly_failing(
+    lines: Iterable[str], simple: Callable[[str], str] = lambda command: command
+) -> Iterator[str]:
+    """Yield the lines, each command that could fail unseen rewritten; ``simple`` rewrites one of its own."""
     text, verbatim = "", False
     for line in lines:
         text += line
-        if verbatim or (words := _words(text)) is None:
+        if verbatim or (tokens := _tokens(text)) is None:
             text += "\n"
-        elif "<<" in words:
+        elif any(token["redirection"] in ("<<", "0<<") for token in tokens):
             text, verbatim = f"{text}\n", True  # what follows is input of a command, up to its delimiter
         else:
-            yield _rewritten(text, words)
+            yield _rewritten(text, tokens, simple)
             text = ""
     if text:
         yield text.removesuffix("\n")
 
 
-def _code(text: str) -> str:
-    """Return the text up to a comment, or up to a quotation that goes on."""
-    return found.group() if (found := _CODE.match(text)) else ""
+def _tokens(text: str) -> _Command | None:
+    """Return the words and operators of a line; ``None`` if it goes on in the next line."""
+    tokens, place = [], 0
+    while place < len(text):
+        token = _TOKEN.match(text, place)
+        if token is None:
+            return None
+        place = token.end()
+        if token.lastgroup not in ("blank", "comment"):
+            tokens.append(token)
+    return None if tokens and tokens[-1]["operator"] in _CONTINUES else tokens
 
 
-def _words(text: str) -> list[str] | None:
-    """Return the words and operators of a command; ``None`` if it goes on in the next line."""
-    code = _code(text)
-    if text[len(code) :].lstrip()[:1] not in ("", "#"):
-        return None
-    lexer = shlex.shlex(code, posix=True, punctuation_chars=True)
-    lexer.whitespace_split, lexer.commenters = True, ""
-    words = list(lexer)
-    return None if words and words[-1] in _CONTINUES else words
-
-
-def _rewritten(text: str, words: list[str]) -> str:
-    code = _code(text).rstrip()
-    if match := _EXPORT.fullmatch(code):
-        return f"{match['indent']}{match['name']}={match['text']} && export {match['name']}{_STATUS}"
-    if match := _EVAL.fullmatch(code):
-        quote = '"' if match["text"].startswith('"') else ""
-        return f"{match['indent']}setup_text={match['text']} && eval {quote}$setup_text{quote}{_STATUS}"
-    kept = not words or words[0] in _CONDITIONS | _COMPOUND or not _SEPARATORS.isdisjoint(words)
-    if kept or code.count("(") != code.count(")"):
+def _rewritten(text: str, tokens: _Command, simple: Callable[[str], str]) -> str:
+    operators = {token["operator"] for token in tokens} - {None}
+    joined = (word.group() for before, word in pairwise(tokens) if before["operator"] in _CONTINUES)
+    if not operators <= {";", *_CONTINUES} or not (_COMPOUND | _BEFORE).isdisjoint(joined):
         return text
-    if "&&" in words:
-        return code + _STATUS
-    if not _PIPES.isdisjoint(words) and "$(" not in code:
-        return f"(set -o pipefail; {code.lstrip()}){_STATUS_OF_PIPE}"
-    return text
+    statements = [_statement(part, simple) for part in _split(tokens, ";")]
+    if statements == [_raw(part) for part in _split(tokens, ";")]:
+        return text
+    indent = text[: len(text) - len(text.lstrip())]
+    was = " ".join(_raw(tokens).replace("\\\n", " ").split())
+    return f"{indent}{'; '.join(filter(None, statements))}{_WAS}{was}"
+
+
+def _split(tokens: _Command, *operators: str) -> list[_Command]:
+    parts: list[list[re.Match[str]]] = [[]]
+    for token in tokens:
+        if token["operator"] in operators:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return list(parts)
+
+
+def _raw(tokens: _Command) -> str:
+    return tokens[0].string[tokens[0].start() : tokens[-1].end()] if tokens else ""
+
+
+def _statement(tokens: _Command, simple: Callable[[str], str]) -> str:
+    before = list(takewhile(lambda token: token.group() in _BEFORE, tokens))
+    command = tokens[len(before) :]
+    if not command or command[0].group() in _COMPOUND or any(one["operator"] == "||" for one in command):
+        return _raw(tokens)
+    return " ".join([*(word.group() for word in before), _and_list(_split(command, "&&"), simple)])
+
+
+def _and_list(commands: Sequence[_Command], simple: Callable[[str], str]) -> str:
+    conditions = len(list(takewhile(_is_condition, commands[:-1])))
+    rest = commands[conditions:]
+    texts = [_simple(command, simple) for command in rest]
+    joined = " && ".join(texts)
+    if " && " in joined and not (len(rest) == 1 and joined == _raw(rest[0])):
+        joined += _STATUS
+    if conditions and joined != _raw(rest[0]):
+        joined = f"{{ {joined}; }}"
+    return " && ".join([*map(_raw, commands[:conditions]), joined])
+
+
+def _is_condition(command: _Command) -> bool:
+    """Whether it answers a question; of a pipe its first or last command may."""
+    parts = _split(command, "|", "|&")
+    return any(part and part[0].group().split()[0] in _CONDITIONS for part in (parts[0], parts[-1]))
+
+
+def _simple(command: _Command, simple: Callable[[str], str]) -> str:
+    """Rewrite a command without `&&`; the result has the precedence of `&&`."""
+    if len(_split(command, "|", "|&")) > 1:
+        return _raw(command) if _is_condition(command) else _PIPE.format(simple(_raw(command)))
+    name, *words = (token.group() for token in command)
+    if name == "ulimit":  # a limit that is not granted leaves an environment that works
+        return f"{{ {_raw(command)} || :; }}"
+    if any(token["redirection"] for token in command) or not any(map(_SUBSTITUTION.match, words)):
+        return simple(_raw(command))
+    if name == "eval" and len(words) == 1:
+        quote = '"' if words[0].startswith('"') else ""
+        return f"setup_text={words[0]} && eval {quote}$setup_text{quote}"
+    if name in _DECLARES:
+        assigned = [word for word in words if _ASSIGNS.match(word)]
+        declared = [found[1] if (found := _ASSIGNS.match(word)) else word for word in words]
+        return " && ".join([*assigned, " ".join([name, *declared])])
+    return simple(_raw(command))

@@ -39,8 +39,8 @@ _SCRIPTS = "~/.sky/sky_app ~/.sky/sky_app/* /tmp/sky_app_* /tmp/sky_setup_* /tmp
 # Of a line of the profile's set-up, and not within a file that it sources.
 _ENDS_WITH_A_FAILURE = (
     'trap \'code=$? line=$BASH_COMMAND; [ -n "${BASH_SOURCE[1]-}" ] || '
-    '{ [[ $line != "( exit "* ]] || line=$(sed -n "${LINENO}p" "$0" 2>/dev/null); '
-    'echo "set-up failed: ${line% || (exit *}: exit code $code" >&2; exit "$code"; }\' ERR'
+    '{ was=$(sed -n "${LINENO}s/.* #: //p" "$0" 2>/dev/null); '
+    'echo "set-up failed: ${was:-$line}: exit code $code" >&2; exit "$code"; }\' ERR'
 )
 # Seconds; a launch takes minutes, plus the time to copy its files.
 _LEAST_LAUNCH_S = 3600

@@ -83,7 +83,22 @@ def run_job(
             ["if true; then", "  cd /nowhere && export A=1", "fi"],
             "cd /nowhere && export A=1: exit code 1: cd:",
         ),
-        (["cd /nowhere && \\", "  export A=1"], "export A=1: exit code 1: cd: /nowhere"),
+        (["cd /nowhere && \\", "  export A=1"], "cd /nowhere && export A=1: exit code 1: cd: /nowhere"),
+        (["cd /nowhere && export A=1; export B=2 # it's"], "cd /nowhere && export A=1; export B=2: exit"),
+        (["nosuch | tail -n 1; echo"], "nosuch | tail -n 1; echo: exit code 127: nosuch: command not found"),
+        (["nosuch $(echo 1) | cat"], "nosuch $(echo 1) | cat: exit code 127: nosuch: command not found"),
+        (["[ -d / ] && cd /nowhere && export A=1"], "[ -d / ] && cd /nowhere && export A=1: exit code 1"),
+        (["for m in a b; do nosuch $m && echo; done"], "for m in a b; do nosuch $m && echo; done: exit"),
+        (["{ nosuch && echo; }"], "{ nosuch && echo; }: exit code 127: nosuch: command not found"),
+        (
+            ["source old_modules.sh", "module purge; module load torch"],
+            "module purge; module load torch: exit code 1: ModuleCmd_Load",
+        ),
+        (["source old_modules.sh", "for m in cuda torch; do module load $m; done"], "for m in cuda torch"),
+        (["export A=1 B=$(nosuch)"], "export A=1 B=$(nosuch): exit code 127: nosuch: command not found"),
+        (["export A=$(dirname $(nosuch x))"], "export A=$(dirname $(nosuch x)): exit code 1: "),
+        (["readonly A=/x/`nosuch`"], "readonly A=/x/`nosuch`: exit code 127: nosuch: command not found"),
+        (['eval "$(nosuch "$(echo 1)")"'], 'eval "$(nosuch "$(echo 1)")": exit code 127: nosuch: command'),
         (["nosuch 2>&1 | tee m.log"], "nosuch 2>&1 | tee m.log: exit code 127: nosuch: command not found"),
         (
             ["source old_modules.sh", "module load torch 2>&1 | tee m.log"],
@@ -127,6 +142,16 @@ def test_a_line_that_fails_is_the_reason_and_no_worker_begins(
             "1/",
         ),
         (["source functions.sh", "act base", "source old_modules.sh", "module load cuda"], "none"),
+        (["echo a | grep -q b && cd /nowhere", "pgrep -f 'no such' && x; export INNER=a"], "a"),
+        (["source ~/.bashrc; export A=1 INNER=$A$(echo 2)", "ulimit -n 999999999"], "2"),
+        (
+            ["echo a | while read -r A; do [ $A = b ] && x; echo; done", "[[ $A && b ]] && cd /nowhere && x"],
+            "none",
+        ),
+        (
+            ["f() {", "  [ -d /nowhere ] && cd /nowhere && x", "}", "f || export INNER=$'a\\'b && c'"],
+            "a'b && c",
+        ),
     ],
 )
 def test_lines_that_work_keep_their_effect(tmp_path: Path, lines: list[str], inner: str) -> None:

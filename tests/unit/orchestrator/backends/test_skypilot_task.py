@@ -310,6 +310,7 @@ def test_make_installs_the_same_for_procgen() -> None:
         ("conda activate marl && export A=1", 127),
         ("conda activate marl 2>&1 | cat", 127),
         ("export A=$(conda info)", 127),
+        ("ulimit -n 999999999; conda activate marl && echo; echo", 127),
         ("false || true", 0),
         (". ./inner.sh", 0),
     ],
