@@ -16,7 +16,7 @@ _NAMES = re.compile(
     r"|\.?my\.cnf|\.(vault-token|pgpass|boto|s3cfg|dockercfg|htpasswd)"
     r"|kaggle\.json|(application_default_)?credentials(\.(json|ya?ml|toml|ini|db))?"
     r"|(client_?secrets?|service[-_]?account).*\.json|(.+[._-])?secrets?(\.enc)?\.(ya?ml|json|toml|ini|cfg|conf|txt)"
-    r"|(api[-_]?keys?|passwords?|(api|access|auth|hf)?[-_]?tokens?)\.(ya?ml|json|toml|ini|cfg|conf|txt)"
+    r"|(api[-_]?keys?|passwords?|token|(api|access|auth|hf)[-_]?tokens?)\.(ya?ml|json|toml|ini|cfg|conf|txt)"
     r"|\.?(hf|huggingface|github|gitlab|wandb|api|access|auth)[-_]?(token|api_?key|key)(\.txt)?"
     r"|cookies\.(txt|sqlite)|cookiejar|.+\.(tfstate|tfvars)(\.json)?"
     r"|.+\.(pem|key|p12|pfx|jks|keystore|keyring|kdbx|ovpn|ppk|gpg)",
@@ -30,7 +30,14 @@ _PLACES = re.compile(
 )
 # Settings, in which a name and its value stand on a line.
 _SETTINGS = re.compile(
-    r".+\.(ya?ml|json|toml|ini|cfg|conf|env|properties)|\.[^.]+|(?!readme$)[^.]+", re.IGNORECASE
+    r".+\.(ya?ml|json|toml|ini|cfg|conf|env|properties|xml|(ba|z)?sh|sbatch)|\.[^.]+|(?!readme$)[^.]+",
+    re.IGNORECASE,
+)
+# Their passwords are made up, or words of a language.
+_FIXTURES = re.compile(
+    r"(.*/)?(tests?|testdata|__tests__|fixtures?|i18n|locales?|translations)/.*"
+    r"|(.*/)?(conftest\.py|(test_|i18n|locale)[^/]*|[^/]*[._-](tests?|spec|fixtures?)\.[^/]*)",
+    re.IGNORECASE,
 )
 _MOST_READ = 1 << 20
 _LARGEST_SETTINGS = 1 << 18
@@ -68,5 +75,6 @@ def has_key(name: str, content: bytes) -> bool:
     if b"\0" in content:
         return False
     last = name.rpartition("/")[2]
-    settings = len(content) <= _LARGEST_SETTINGS and _SETTINGS.fullmatch(last) and not is_source(last)
-    return secret_in_file(content.decode(errors="replace"), settings=bool(settings))
+    fixture = _FIXTURES.fullmatch(name) is not None
+    settings = not fixture and len(content) <= _LARGEST_SETTINGS and bool(_SETTINGS.fullmatch(last))
+    return secret_in_file(content.decode(errors="replace"), settings=settings, chosen=not fixture)

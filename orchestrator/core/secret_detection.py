@@ -16,9 +16,10 @@ from orchestrator.core.types import Value
 _SURE = re.compile(
     r"(?:.*[_.-])?(?:api_?keys?|(?:secret|access|private|auth|encryption|signing|ssh)_?keys?(?:_?ids?)?|key_?id"
     r"|(?:api|auth|access|refresh|bearer|session|id|hf|github|gitlab|wandb|slack)_?tokens?"
-    r"|pass(?:word|wd|phrase)s?|secrets?|credentials?)",
+    r"|secrets?|credentials?)|(?:.*[_.-])?(?:db|smtp|mysql|redis|ftp|root|ssh)_?pass|.*pass(?:word|wd|phrase)s?",
     re.IGNORECASE,
 )
+_PASSWORD = re.compile(r".*pass(?:word|wd|phrase)?s?", re.IGNORECASE)
 _TOKEN = re.compile(r"(?:.*[_.-])?token", re.IGNORECASE)
 _TOKENS = re.compile(r"(?:.*[_.-])?tokens?", re.IGNORECASE)  # for names of variables: HF_TOKENS
 _KEY = re.compile(r"(?:.*[_.-])?(?:keys?|auth)", re.IGNORECASE)
@@ -28,40 +29,81 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 # Known prefixes of issued keys, and a password in an address. A search takes time in proportion to the text:
 # no two attempts read the same long stretch.
 _ISSUED = (
-    r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{20,}"
-    r"|(?:AKIA|ASIA)(?![0-9A-Z]{9}EXAMPLE)[0-9A-Z]{16}"
-    r"|xox[abprs]-[\w-]{10,}|AIza[\w-]{30,}|npm_[A-Za-z0-9]{30,}|pypi-AgE[\w-]{16,}|AGE-SECRET-KEY-1\w{16,}"
+    r"(?:gh[pousr]_|hf_|npm_|[rs]k_(?:live|test)_|gsk_|r8_|shp(?:at|ss|ca|pa)_|lin_api_|dckr_pat_|whsec_)"
+    r"[A-Za-z0-9]{20,}"
+    r"|(?:github_pat|wandb_v1)_\w{20,}|(?:do[opr]_v1_|dapi)[0-9a-f]{32,}"
+    r"|(?:gl(?:pat|rt|dt|ptt|cbt|soat)|nvapi|GOCSPX|tskey)-[\w-]{16,}|ya29\.[\w-]{20,}|SG\.[\w-]{22}\.[\w-]{40,}"
+    r"|(?:AKIA|ASIA)(?![0-9A-Z]{9}EXAMPLE)[0-9A-Z]{16}|(?:Account|SharedAccess)Key=[\w+/]{40,}"
+    r"|xox[abeprs][.-][\w-]{10,}|xapp-[0-9]-[\w-]{20,}|hooks\.slack\.com/services/T\w+/B\w+/\w{16,}"
+    r"|AIza[\w-]{30,}|pypi-AgE[\w-]{16,}|AGE-SECRET-KEY-1\w{16,}|eyJhcGlfYWRkcmVzcy[\w+/]{20,}"
     r"|(?<![\w-])eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*"
 )
-_ADDRESS = r"\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@]+:(?!\$)(?P<password>[^\s/@]+)@"
+_ADDRESS = r"\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@]+:(?!\$)(?P<password>[^\s/@]+)@(?!sha256:)"
 _PEM = r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY"
 _ITSELF = re.compile(rf"\b(?:sk-[A-Za-z0-9_-]{{16,}}|{_ISSUED})|{_PEM}|\bBearer\s+[\w.~+/-]{{8,}}|{_ADDRESS}")
 # The same in files: prose has words such as sk-learn-contrib, and text and code have beginnings of keys.
-# The last is a private key in base64, as in a kubeconfig.
-_IN_FILE = (
+# The last are a key of W&B, and a private key in base64, as in a kubeconfig.
+_IN_FILE = re.compile(
     rf"\b(?:(?<![\w-])sk-(?:[a-z0-9]+-)*\w{{20,}}|{_ISSUED}"
+    r"|Bearer +(?=[A-Za-z._~+/-]{0,19}[0-9])(?=[0-9._~+/-]{0,19}[A-Za-z])[\w.~+/-]{20,}"
+    r"|(?i:wandb)[\w. ]{0,9}(?i:key|login)\W{1,9}(?:key\W{1,3})?[0-9a-f]{40}\b"
     r"|LS0tLS1CRUdJTi(?:BQUklWQV|BSU0EgUFJJV|BFQyBQUklWQ|BPUEVOU1NI))"
+    rf"|{_PEM}[A-Z ]*-----[\s\\nr\"'+]*(?:[A-Z][\w-]+: |[\w+/=]{{16}})"
 )
-_IN_TEXT = re.compile(rf"{_IN_FILE}|{_PEM}[A-Z ]*-----[\s\\nr\"'+]*(?:Proc-Type|[\w+/=]{{16}})")
-_IN_SETTINGS = re.compile(rf"{_IN_FILE}|{_PEM}|{_ADDRESS}")
+_IN_ADDRESS = re.compile(_ADDRESS)
 # One of these is in every match, but for an address: looked for first, as most files have none.
 _MARKS = (
     *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_", "AKIA", "ASIA", "xox"),
-    *("AIza", "npm_", "pypi-", "AGE-SECRET-KEY-", "eyJ", "PRIVATE KEY", "LS0tLS1CRUdJTi"),
+    *(
+        "AIza",
+        "npm_",
+        "pypi-",
+        "AGE-SECRET-KEY-",
+        "eyJ",
+        "PRIVATE KEY",
+        "LS0tLS1CRUdJTi",
+        "k_live_",
+        "k_test_",
+    ),
+    *("gsk_", "r8_", "shp", "lin_api_", "dckr_pat_", "whsec_", "wandb", "WANDB", "_v1_", "dapi", "nvapi-"),
+    *(
+        "glrt-",
+        "gldt-",
+        "glptt-",
+        "glcbt-",
+        "glsoat-",
+        "GOCSPX-",
+        "tskey-",
+        "ya29.",
+        "SG.",
+        "Key=",
+        "xapp-",
+        "hooks.slack.com",
+        "Bearer",
+    ),
 )
 # The same for names of secrets, in lower case.
 _WORDS = ("key", "token", "pass", "pwd", "secret", "credential", "auth")
 # A name with a value, which may be the only text of the next line; not one with a mapping or a list.
 _PAIR = re.compile(
-    r"""(?<![\w.-])([A-Za-z_][\w.-]*)\\?["']?[ \t]*[:=]"""
+    r"""(?<![\w.-])-{0,2}([A-Za-z_][\w.-]*)\\?["']?\]?[ \t]*(?:=>|[:=>])"""
     r"""(?:[ \t]*(?:[>|]-?)?\n[ \t]+(?=\S+[ \t]*$)|[ \t]*)\\?"""
-    r"""("[^"\n]*"|'[^'\n]*'|[^\s,#"'{}\[\]]+)""",
+    r"""("[^"\n]*"|'[^'\n]*'|[^\s,#"'{}\[\]<]+)""",
     re.MULTILINE,
 )
 # Values that stand for one to be filled in.
 _NO_VALUE = re.compile(r"null|none|true|false|\W*|your.*|change.?me|x+|todo|dummy|placeholder", re.IGNORECASE)
 _RANDOM = re.compile(r"(?=[A-Za-z]{0,19}[0-9])(?=[0-9]{0,19}[A-Za-z])[A-Za-z0-9]{20}")
 _CHOSEN = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])\S{6,}|[0-9]{6,}")  # people choose words and numbers
+# Of passwords, words without a number too, but not those of forms, types, examples and other languages.
+_TYPED = re.compile(r"[^\s()<>\[\]$.:;/\\]{8,}|(?:[a-z]{3,} ){3,}[a-z]{3,}")
+_DESCRIBES = re.compile(
+    r"pass|pwd|secret|token|key|auth|credential|log.?in|user|admin|guest|root|string|text|char|field|input|widget"
+    r"|requir|optional|mandator|valid|incorrect|wrong|missing|empty|hidden|redact|mask|remov|sensitive|private"
+    r"|abled|default|example|sample|demo|test|fake|mock|dummy|placehold|change|your|crypt|hash|plain|null|undefined"
+    r"|unknown|anonym|insecure|postgres|mysql|mariadb|mongo|rabbit|kennwort|wachtwoord|contrase|enter|letter",
+    re.IGNORECASE,
+)
 _WANDB_KEY = re.compile(r"[0-9a-f]{40}")
 # In settings these are references, too.
 _REFERENCE = re.compile(r"!|env:|[\w./-]+\.(?:json|ya?ml|toml|txt|pem|key|env)$")
@@ -87,33 +129,51 @@ def secret_in_text(text: str) -> str | None:
     return next(_in_text(text), None)
 
 
-def secret_in_file(text: str, *, settings: bool) -> bool:
+def secret_in_file(text: str, *, settings: bool, chosen: bool = True) -> bool:
     """Return whether a file's text holds a secret.
 
-    Issued keys count, and random values of names that are clear. In settings so do passwords in addresses,
-    values of clear names that people may have chosen, and random ones of other names.
+    Issued keys count, and random values of names that are clear; where people may have chosen values so do
+    quoted passwords and those in addresses. In settings so do values of all clear names, and random ones of
+    other names.
     """
-    marked = any(mark in text for mark in _MARKS) or (settings and "://" in text)
-    if marked and (_IN_SETTINGS if settings else _IN_TEXT).search(text):
+    if any(mark in text for mark in _MARKS) and _IN_FILE.search(text):
         return True
+    if chosen and "://" in text:
+        found = (match["password"] for match in _IN_ADDRESS.finditer(text))
+        if any(_is_chosen(password, settings=settings) for password in found):
+            return True
     lower = text.lower()
-    named = any(word in lower for word in _WORDS)
-    return named and any(_is_set(*match.groups(), settings=settings) for match in _PAIR.finditer(text))
+    if not any(word in lower for word in _WORDS):
+        return False
+    return any(_is_set(*match.groups(), settings=settings, chosen=chosen) for match in _PAIR.finditer(text))
 
 
-def _is_set(name: str, value: str, *, settings: bool) -> bool:
+def _is_chosen(password: str, *, settings: bool) -> bool:
+    """Return whether a password in an address or a text is a real one."""
+    if _NO_VALUE.fullmatch(password) or _ELSEWHERE.match(password):
+        return False
+    if settings and _CHOSEN.fullmatch(password):
+        return True
+    return bool(_TYPED.fullmatch(password) and not _DESCRIBES.search(password))
+
+
+def _is_set(name: str, value: str, *, settings: bool, chosen: bool) -> bool:
     """Return whether a name with a value in a file is a secret that has one."""
-    name, bare = _snake_case(name), value.strip("\"'\\")
+    variable, name, bare = name, _snake_case(name), value.strip("\"'\\")
     sure = _SURE.fullmatch(name) or _PWD.fullmatch(name)
     other = not sure and (_TOKEN.fullmatch(name) or _KEY.fullmatch(name))
     if not (sure or other) or _NO_VALUE.fullmatch(bare) or _ELSEWHERE.match(bare) or _REFERENCE.match(bare):
         return False
+    if settings and bare.isdecimal() and bare == value:  # in vocabularies words have numbers
+        return False
+    # Unquoted, in text and code, a value is a word of them, but for that of a variable.
+    clear = settings or bare != value or (variable.isupper() and bare.isalnum())
+    if chosen and clear and _PASSWORD.fullmatch(name) and _is_chosen(bare, settings=settings):
+        return True
     if not settings:
         return bool(
             _RANDOM.match(bare) and "(" not in bare if sure else name == "key" and _WANDB_KEY.fullmatch(bare)
         )
-    if bare.isdecimal() and bare == value:  # in vocabularies words have numbers
-        return False
     return bool(_CHOSEN.fullmatch(bare) if sure else _RANDOM.search(bare))
 
 

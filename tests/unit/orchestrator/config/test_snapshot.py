@@ -328,7 +328,6 @@ NO_KEYS = {
     "profile2.yaml": "secrets:\n  - WANDB_API_KEY\n  - HF_TOKEN2\n",
     ".github/workflows/a.yml": "permissions:\n  id-token: write\nsecrets: inherit\n",
     "references.yaml": "a: {api_key: env:WANDB_KEY2}\napi_key: !env KEY2\ncredentials: configs/creds2.json\n",
-    "game.yaml": "password: swordfish\n",
     "vocab.json": '{"secret": "S", "token": "T"}',
     "secrets.example.yaml": "api_key: abc\n",
     "keys.md": "AKIA" + "IOSFODNN7EXAMPLE begins as -----BEGIN RSA PRIVATE KEY-----\nexport API_KEY=...\n",

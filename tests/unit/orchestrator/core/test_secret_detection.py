@@ -27,7 +27,7 @@ SECRET: list[tuple[str, Any, str]] = [
     ("apiKey", HIDDEN, "apiKey"),
     ("+model.hf_token", HIDDEN, "+model.hf_token"),
     ("token", HIDDEN, "token"),
-    ("wandb_key", "0123456789abcdef0123456789abcdef01234567", "wandb_key"),
+    ("wandb_key", "0123456789abcdef" * 2 + "01234567", "wandb_key"),
     ("aws.secret_access_key", HIDDEN, "aws.secret_access_key"),
     ("experiment.wandb_extra_kwargs", {"api_key": HIDDEN}, "api_key"),
     ("env", {"deep": [{"DB_PASSWORD": HIDDEN}]}, "DB_PASSWORD"),
