@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pkgutil
 import re
@@ -95,6 +96,12 @@ class SchedulerJob:
     def first_node(self) -> str | None:
         """The address of the job's first node, in a process that the scheduler started on another one."""
         return None
+
+    def begin(self) -> None:
+        """Show that the worker began: the job's script looks when the journal may be compacted already."""
+        if self.mailbox is not None:
+            with contextlib.suppress(OSError):
+                self.mailbox.touch()
 
     def has_time_for(self, seconds: float) -> bool:
         """Whether this many seconds of work fit in before the warning."""

@@ -384,6 +384,7 @@ def work(results: Path, name: str, token: str) -> int:
     if journal is None:
         _say(f"job {token} of sweep {name!r} was taken by another worker: nothing to do here")
         return 0
+    scheduler_job.begin()
     worker = Worker(sweep, job, journal, scheduler_job)
     code, left = worker.run(), worker.exit
     if left.found_nothing_more and scheduler_job.job_id is not None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.worker.scheduler_job import MAILBOX_VARIABLE
 from orchestrator.core.types import Resources, Run
 from orchestrator.rundir import RunDir, SweepDir
 from tests import helpers
@@ -161,10 +162,13 @@ def test_how_a_program_leaves_is_classified(
     assert [data["message"] for data in ended] == [end["message"]]
 
 
-def test_a_missing_program_is_bad_config(results: Path) -> None:
+def test_a_missing_program_is_bad_config(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run("0" * 16, "command", {"command": ["no-such-program-anywhere"]})
     sweep = helpers.make_sweep(results, [run])
+    mailbox = results / "mailbox"
+    monkeypatch.setenv(MAILBOX_VARIABLE, str(mailbox))
     assert helpers.work(sweep) == 1
+    assert mailbox.exists(), "the job's script takes the failed run for a failed set-up"
     assert end_of(only(sweep))["reason"] == "bad config"
     assert "no-such-program-anywhere" in str(end_of(only(sweep))["message"])
 

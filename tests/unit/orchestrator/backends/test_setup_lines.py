@@ -169,3 +169,10 @@ def test_a_python_that_is_not_there_is_the_reason(tmp_path: Path) -> None:
     _, status = run_job(tmp_path, python=("/nowhere/python",))
     assert status.reason == "set-up failed"
     assert str(status.message).startswith("/nowhere/python -m jobs.worker: exit code 127")
+
+
+def test_a_worker_whose_journal_is_compacted_began_all_the_same(tmp_path: Path) -> None:
+    """Failed runs end the worker with 1; a command may compact its journal before the script looks."""
+    _, status = run_job(tmp_path, python=("sh", "-c", ': >"$ORCHESTRATE_MAILBOX"; exit 1'))
+    assert status.reason is None
+    assert list((tmp_path / "results/s/journals").glob("*.jsonl")) == []
