@@ -60,6 +60,10 @@ def parse_index(
 
 def _row(line: str) -> IndexRow:
     """Parse a line. Raises ``ValueError``."""
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        raise ValueError("is not text") from None
     run_id, in_grid, text = line.split("\t", 2)
     if not RUN_ID.fullmatch(run_id):
         raise ValueError(f"found {run_id[:40]!r}, expected the id of a run")

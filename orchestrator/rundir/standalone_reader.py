@@ -22,12 +22,12 @@ _SEARCHED = 200
 _SILENCES = 5
 # Bytes at the end of a metrics file that contain its last line.
 _TAIL = 1 << 16
-_LONGEST_VALUE = 60
+_LONGEST_VALUE, _FAILURES = 60, 3
 # Limit in bytes for one read, against files that are not ours.
 _MOST = 1 << 30
-_FAILURES = 3
-# As in core.formats, which this file cannot import.
+# As in core.formats and .kinds, which this file cannot import.
 _FORMAT = 1
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
 # Ledger entries about run states: users' decisions, and facts found on disk. Others concern ownership.
 _DECIDED = ("submission", "cancel", "retry", "memory")
 _FACTS = ("found", "ended", "lost")
@@ -152,7 +152,7 @@ class GlanceSweep:
         for number, entry in decisions:
             try:
                 self._decide(entry)
-            except (ValueError, KeyError, TypeError, AttributeError):
+            except _MALFORMED:
                 self._damaged.add((str(number), b""))
 
     def _read_index(self) -> None:
@@ -167,7 +167,7 @@ class GlanceSweep:
             in_grid, _, point = rest.partition("\t")
             try:
                 self._points[run_id] = dict(json.loads(point))
-            except (ValueError, TypeError):
+            except _MALFORMED:
                 continue
             if in_grid == "1":
                 self._in_grid.add(run_id)
@@ -207,7 +207,7 @@ class GlanceSweep:
         try:
             event = json.loads(line.decode("utf-8"))
             self._apply(token, event, event.get("data", {}))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except _MALFORMED:
             self._damaged.add((token, line))
 
     def _note_worker(self, token: str, kind: str, data: "dict[str, Any]") -> None:
@@ -252,7 +252,7 @@ class GlanceSweep:
                     entry = json.loads(_bytes(os.path.join(folder, "%04d.json" % number)).decode("utf-8"))
                     found.append((number, entry))
                     self._reopen(entry)
-                except (ValueError, KeyError, TypeError, AttributeError):
+                except _MALFORMED:
                     self._damaged.add((str(number), b""))
         return found
 
@@ -358,7 +358,7 @@ class GlanceSweep:
         lines = _bytes(path, -_TAIL).split(b"\n")
         try:
             return json.loads(lines[-2].decode("utf-8"))["metrics"]["system/peak_memory_mb"]
-        except (IndexError, ValueError, KeyError, TypeError):
+        except _MALFORMED:
             return None
 
     def finds_events(self) -> bool:

@@ -186,7 +186,7 @@ class SweepDir:
         try:
             version = version_of(os.stat(self.index_path))
             if self._index is None or self._index[0] != version:
-                text = _text(self.index_path, hint=hint)
+                text = _text(self.index_path, hint, errors="surrogateescape")
                 self._index = version, parse_index(self.index_path, text, hint, self._point)
         except FileNotFoundError:
             return []
@@ -422,9 +422,9 @@ def sweeps(results: Path) -> list[SweepDir]:
     return [SweepDir(results, name) for name in sorted(names) if (results / name / GRIDS).is_dir()]
 
 
-def _text(path: Path, hint: str | None = None) -> str:
+def _text(path: Path, hint: str | None = None, errors: str = "strict") -> str:
     try:
-        return read_plain(path).decode()
+        return read_plain(path).decode(errors=errors)
     except UnicodeDecodeError as error:
         raise DamagedFileError(path, f"is not text ({error})", hint=hint) from error
     except DamagedFileError as error:

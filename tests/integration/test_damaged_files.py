@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.rundir.standalone_reader import GlanceTree
 from orchestrator.ui.cli import app
 from tests.integration.test_odd_files import make_tree
 
@@ -32,6 +34,8 @@ _KNOWN: list[tuple[str, tuple[Any, ...], Any]] = [
     ("result.json", ("versions",), "\ud800"),
     ("result.json", ("code_ids",), [1, None]),
     ("result.json", ("final_return",), _DEEP),
+    ("compacted.jsonl", ("time",), _DEEP),
+    ("metrics.jsonl", ("metrics",), _DEEP),
     ("0001.json", ("jobs", 0, "plugins"), "x"),
     ("0001.json", ("jobs", 0, "resources"), {"mem": 1}),
     ("index.tsv", (), [1]),
@@ -103,6 +107,7 @@ def require_answers(tree: Path, monkeypatch: pytest.MonkeyPatch, *commands: tupl
         if "--json" in command:
             assert len(json.loads(answer.stdout)[0]["runs"]) >= 3
     assert len(pl.read_parquet("results/odd/results.parquet")) >= 3
+    GlanceTree("results", 300.0).look(time.time(), 10)
 
 
 @pytest.mark.parametrize(("name", "place", "value"), _KNOWN)
@@ -115,6 +120,16 @@ def test_one_odd_value_takes_no_other_run_away(
     damage(path, last if path.suffix in (".tsv", ".jsonl") else 0, place, value)
     try:
         require_answers(tree, monkeypatch, *([("report", "odd")] if name == "metrics.jsonl" else []))
+    finally:
+        path.write_bytes(before)
+
+
+def test_a_byte_that_is_no_text_takes_no_run_away(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tree / "results" / "odd" / "index.tsv"
+    before = path.read_bytes()
+    path.write_bytes(before.replace(b"mappo", b"map\xffo", 1))
+    try:
+        require_answers(tree, monkeypatch)
     finally:
         path.write_bytes(before)
 
