@@ -52,6 +52,7 @@ def test_the_machine_that_is_chosen_and_its_price(
     found = client.price(task)
     assert (found.cloud, found.region, found.instance_type) == ("AWS", "us-east-1", machine)
     assert (found.usd_per_hour, found.otherwise, found.spot) == (price, otherwise, "spot" in asked)
+    assert {"aws", "slurm"} <= set(client.enabled_clouds())
 
 
 @pytest.mark.parametrize(

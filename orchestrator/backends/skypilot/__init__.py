@@ -12,14 +12,12 @@ from orchestrator.backends.script import Script, Setting
 from orchestrator.backends.skypilot import client, instances
 from orchestrator.backends.skypilot.instances import JobId
 from orchestrator.backends.skypilot.task import (
-    AGENTS_SECRET,
     SECRET_FILE,
     boot_commands,
     cluster_name,
     new_secret,
     refuse_shown_secrets,
     secret_names,
-    shows_secrets,
     task_file,
 )
 from orchestrator.backends.waste import idle_gpus
@@ -81,16 +79,15 @@ class SkyPilotBackend:
 
     def submit(self, script: Script, after: Sequence[str] = ()) -> Mapping[str, str]:
         """Pack the job's files and launch its instance."""
+        refuse_shown_secrets(self._profile, client.enabled_clouds)
         (job,), setting = script.array.jobs, script.setting
         folder = pack(setting.sweep_dir, job, CodeDir.of(setting.sweep_dir, setting.code.id))
         (folder / _IGNORE).touch()
         if self._profile.store is not None:
             keep_store(setting.sweep_dir, job.token, self._profile.store)
         secrets = {name: os.environ[name] for name in secret_names(self._profile)}
-        if job.resources.nodes > 1 and shows_secrets(self._profile):
+        if job.resources.nodes > 1:
             add_private(setting.sweep_dir, job.token, SECRET_FILE, new_secret())
-        elif job.resources.nodes > 1:
-            secrets[AGENTS_SECRET] = new_secret()
         cluster = cluster_name(setting.sweep_dir, job.token)
         try:
             boot = boot_commands(self._profile)

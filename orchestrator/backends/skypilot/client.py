@@ -158,6 +158,11 @@ def server_version() -> str:
     return str(_ask("start SkyPilot", "server_version"))
 
 
+def enabled_clouds() -> list[str]:
+    """Return the clouds of which SkyPilot may choose, in lower case, by its last check."""
+    return list(_ask("list the enabled clouds", "enabled_clouds"))
+
+
 def check(infra: str | None) -> Check:
     """Check with a cloud, or all, whether the credentials on this machine are accepted."""
     return Check(**_ask(f"check {infra or 'all clouds'}", "check", cloud=infra))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orchestrator.backends.skypilot import client
-from orchestrator.backends.skypilot.task import is_ours, machine_text
+from orchestrator.backends.skypilot.task import is_ours, machine_text, refuse_shown_secrets
 from orchestrator.config.profiles import Profile, place_of
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.findings import Finding, not_here, ok, problem, warning
@@ -51,6 +51,7 @@ def enabled(profile: Profile) -> Finding:
     name, asked = "Cloud", (profile.infra or "").partition("/")[0]
     try:
         found = client.check(asked or None)
+        refuse_shown_secrets(profile, lambda: found.enabled)
     except OrchestrateError as error:
         return problem(name, str(error), error.hint or "sky check", blocks=True)
     names = ", ".join(found.enabled)

@@ -198,6 +198,13 @@ class Helper:
         self._server()
         return str(sdk.api_info().version)
 
+    def enabled_clouds(self) -> list[str]:
+        """Return the enabled clouds, in lower case; checks them if none is known to be, as a launch does."""
+        from sky.client import sdk
+
+        found = sdk.get(sdk.enabled_clouds()) or self.check(None)["enabled"]
+        return [str(name).lower() for name in found]
+
     def check(self, cloud: str | None) -> dict[str, Any]:
         """Return the enabled clouds, and what the requested one lacks."""
         from sky.client import sdk

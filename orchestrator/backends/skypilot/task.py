@@ -9,7 +9,7 @@ import secrets
 import shlex
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from orchestrator.backends.script import Setting
@@ -46,8 +46,8 @@ _ENDS_WITH_A_FAILURE = (
 _LEAST_LAUNCH_S = 3600
 # On Slurm SkyPilot passes variables in the arguments of processes, which every user of a node can read.
 _SLURM = "slurm"
-# A job's secret for its agents; and the file in its parcel that holds it where arguments would show it.
-AGENTS_SECRET = "ORCHESTRATE_AGENTS_SECRET"  # noqa: S105 (its name)
+_ANY = "*"
+# In a job's parcel: its secret for the agents.
 SECRET_FILE = ".agents-secret"  # noqa: S105 (its name)
 _PREFIX = "orc"
 _LONGEST_NAME = 24
@@ -83,8 +83,8 @@ def task_file(job: Job, setting: Setting, profile: Profile) -> str:
         "workdir": str(parcel(sweep, job.token)),
         "file_mounts": dict(profile.file_mounts),
         "envs": dict(profile.environment),
-        "secrets": dict.fromkeys(_all_secrets(job, profile)),
-        "setup": _lines(_setup(job, profile, setting.tasks_need)),
+        "secrets": dict.fromkeys(secret_names(profile)),
+        "setup": _lines(_setup(profile, setting.tasks_need)),
         "run": _lines(_run(job, setting, profile)),
     }
     task = {key: value for key, value in task.items() if value not in ({}, "", None)}
@@ -109,8 +109,7 @@ def boot_commands(profile: Profile) -> list[str]:
 
 def _has_boot_commands(profile: Profile) -> bool:
     """Return whether the machine may be one of AWS, where a job can leave its mark. Containers cannot."""
-    cloud = (profile.infra or "*").partition("/")[0].lower()
-    return cloud in ("aws", "*") and not (profile.image or "").startswith("docker:")
+    return _cloud(profile) in ("aws", _ANY) and not (profile.image or "").startswith("docker:")
 
 
 def machine_text(profile: Profile) -> str:
@@ -126,20 +125,26 @@ def secret_names(profile: Profile) -> list[str]:
     return [name for name in profile.secrets if os.environ.get(name)]
 
 
-def shows_secrets(profile: Profile) -> bool:
-    """Return whether the profile's instances show variables of a job to other users."""
-    return (profile.infra or "").partition("/")[0].lower() == _SLURM
+def refuse_shown_secrets(profile: Profile, enabled: Callable[[], Collection[str]] = tuple) -> None:
+    """Raise :class:`OrchestrateError` if secrets that are set here would be shown to other users there.
+
+    ``enabled``: the clouds in lower case of which SkyPilot chooses one for a profile that names none.
+    """
+    names, cloud = secret_names(profile), _cloud(profile)
+    if not names or (cloud != _SLURM and (cloud != _ANY or _SLURM not in enabled())):
+        return
+    where = f"a node of {profile.infra}" if cloud == _SLURM else "a node of Slurm, which SkyPilot may choose,"
+    named = "name a cloud as `infra:`, or " if cloud == _ANY else ""
+    raise OrchestrateError(
+        f"{', '.join(names)}: every user of {where} could read it, as SkyPilot passes "
+        f"variables there in the arguments of processes",
+        hint=f"{named}`unset {' '.join(names)}` here, or `secrets: []` in {profile.name}: W&B's logs are "
+        f"uploaded from here (`orchestrate sync`); or have the program read a file of mode 0600 there",
+    )
 
 
-def refuse_shown_secrets(profile: Profile) -> None:
-    """Raise :class:`OrchestrateError` if secrets that are set here would be shown to other users there."""
-    if shows_secrets(profile) and (names := secret_names(profile)):
-        raise OrchestrateError(
-            f"{', '.join(names)}: every user of a node of {profile.infra} could read it, as SkyPilot passes "
-            f"variables there in the arguments of processes",
-            hint=f"`unset {' '.join(names)}` here, or `secrets: []` in {profile.name}: W&B's logs are "
-            f"uploaded from here (`orchestrate sync`); or have the program read a file of mode 0600 there",
-        )
+def _cloud(profile: Profile) -> str:
+    return (profile.infra or _ANY).partition("/")[0].lower()
 
 
 def _resources(profile: Profile) -> dict[str, Any]:
@@ -158,15 +163,15 @@ def _resources(profile: Profile) -> dict[str, Any]:
     return {key: value for key, value in asked.items() if value is not None}
 
 
-def _setup(job: Job, profile: Profile, tasks_need: Sequence[TaskPackages]) -> Iterator[str]:
+def _setup(profile: Profile, tasks_need: Sequence[TaskPackages]) -> Iterator[str]:
     if profile.setup or profile.python is not None:
         if profile.setup:
-            yield from _begin_lines(job, profile)
+            yield from _begin_lines(profile)
             yield _ENDS_WITH_A_FAILURE
         yield from visibly_failing(profile.setup)
         return
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    yield from _begin_lines(job, profile)
+    yield from _begin_lines(profile)
     yield "set -e"
     yield 'export PATH="$HOME/.local/bin:$PATH"'
     yield "command -v uv >/dev/null || python3 -m pip install --quiet --user uv"
@@ -223,7 +228,7 @@ def _run(job: Job, setting: Setting, profile: Profile) -> Iterator[str]:
     """Yield shell lines that start the worker with the same folder and code as here."""
     code, sweep = setting.code, setting.sweep_dir
     kept = f"{RESULTS}/{sweep.name}/code/{code.id}"
-    yield from _begin_lines(job, profile)
+    yield from _begin_lines(profile)
     yield "set -e"
     yield "here=$(pwd -P)"
     paths = ":".join(f'"$here"/{shlex.quote(f"{kept}/{path}")}' for path in _copied_python_path(setting))
@@ -234,8 +239,7 @@ def _run(job: Job, setting: Setting, profile: Profile) -> Iterator[str]:
         yield f"cd {start}"
     if job.resources.nodes > 1:
         agent = f"{_python(profile)} -P -m {code.entries['node']}"
-        if shows_secrets(profile):
-            yield f'{AGENTS_SECRET}=$(cat "$here"/{SECRET_FILE})'
+        yield f'secret=$(cat "$here"/{SECRET_FILE})'
         yield from _agent_lines(agent, _port(cluster_name(sweep, job.token)))
     argv = ["-P", "-m", code.entries["instance"]]
     rest = [sweep.name, job.token, "--hold", str(seconds(profile.hold))]
@@ -256,14 +260,9 @@ def _port(cluster: str) -> int:
     return 20_000 + int(hashlib.sha256(cluster.encode()).hexdigest(), 16) % 10_000
 
 
-def _all_secrets(job: Job, profile: Profile) -> list[str]:
-    has_agents = job.resources.nodes > 1 and not shows_secrets(profile)
-    return [*secret_names(profile), *([AGENTS_SECRET] if has_agents else [])]
-
-
 def _agent_lines(agent: str, port: int) -> Iterator[str]:
     """Yield shell lines that start an agent on each node but the first, for the worker there."""
-    listens = f'"{port}:${AGENTS_SECRET}"'
+    listens = f'"{port}:$secret"'
     yield 'if [ "${SKYPILOT_NODE_RANK:-0}" != 0 ]; then'
     yield '  first=$(printf "%s\\n" "$SKYPILOT_NODE_IPS" | head -n 1)'
     yield f'  ORCHESTRATE_WORKER="$first":{listens} exec {agent}'
@@ -271,14 +270,14 @@ def _agent_lines(agent: str, port: int) -> Iterator[str]:
     yield f"export ORCHESTRATE_AGENTS_AT={listens}"
 
 
-def _begin_lines(job: Job, profile: Profile) -> Iterator[str]:
+def _begin_lines(profile: Profile) -> Iterator[str]:
     """Yield shell lines that mark the job's begin, and hide secrets from other users and the shell history.
 
     SkyPilot writes secrets into the scripts that set up and start a job, and interactive shells read those.
     """
     if _has_boot_commands(profile):
         yield f"touch {_BEGUN}"
-    if _all_secrets(job, profile):
+    if secret_names(profile):
         yield "unset HISTFILE"
         yield f"chmod -f go-rwx {_SCRIPTS} 2>/dev/null || :"
 

@@ -16,13 +16,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as some
 
-from orchestrator.backends.script import Setting
-from orchestrator.backends.skypilot import SkyPilotBackend
+from orchestrator.backends.script import Script, Setting
+from orchestrator.backends.skypilot import SkyPilotBackend, client, doctor
 from orchestrator.backends.skypilot.task import (
     SECRET_FILE,
     boot_commands,
     cluster_name,
     is_ours,
+    refuse_shown_secrets,
     requirements,
     task_file,
 )
@@ -30,6 +31,7 @@ from orchestrator.config.profiles import Profile
 from orchestrator.config.task_packages import PROCGEN
 from orchestrator.config.trainers import PPO
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.findings import Verdict
 from orchestrator.core.types import Array, Job, Plan, Resources, Run, Sweep
 from orchestrator.rundir import FrozenCode, SweepDir
 from orchestrator.rundir.parcel import add_private, parcel
@@ -80,44 +82,31 @@ def test_the_whole_file(update_golden: bool, monkeypatch: pytest.MonkeyPatch) ->
     assert text == GOLDEN.read_text()
 
 
-def test_a_job_on_several_nodes_has_agents_that_know_its_secret(tmp_path: Path) -> None:
-    setting = setting_in("/lab")
-    text = task_file(Job("0003-0001", "speed", "l4", ("a" * 16,), 1, Resources(nodes=3)), setting, L4)
-    task = yaml.safe_load(text)
-    assert (task["num_nodes"], task["secrets"]) == (3, {"ORCHESTRATE_AGENTS_SECRET": None})
+def test_a_job_on_several_nodes_has_agents_that_read_its_secret_from_a_private_file(tmp_path: Path) -> None:
+    """SkyPilot passes all variables of a job on Slurm in the arguments of processes."""
+    setting = setting_in(str(tmp_path))
+    job = Job("0003-0001", "speed", "l4", ("a" * 16,), 1, Resources(nodes=3))
+    task = yaml.safe_load(task_file(job, setting, L4))
+    assert task["num_nodes"] == 3
+    assert "secrets" not in task
+    sent = parcel(setting.sweep_dir, job.token)
+    sent.mkdir(parents=True)
+    add_private(setting.sweep_dir, job.token, SECRET_FILE, "sesame")
+    assert (sent / SECRET_FILE).stat().st_mode & 0o077 == 0
     stubs = (
         'exec() { echo "$ORCHESTRATE_WORKER $ORCHESTRATE_AGENTS_AT $*"; exit; }; cd() { :; }; mkdir() { :; }'
     )
     said = []
     for rank in "0", "2":
         given = {"SKYPILOT_NODE_RANK": rank, "SKYPILOT_NODE_IPS": "10.0.0.7\n10.0.0.8\n10.0.0.9"}
-        given |= {"ORCHESTRATE_AGENTS_SECRET": "sesame", "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+        given |= {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
         argv = ["bash", "-c", f"{stubs}\n{task['run']}"]
-        done = subprocess.run(argv, env=given, capture_output=True, text=True, check=True, cwd=tmp_path)
+        done = subprocess.run(argv, env=given, capture_output=True, text=True, check=True, cwd=sent)
         said.append(done.stdout)
     port = said[0].strip().partition(":")[0]
     assert said[0].startswith(f" {port}:sesame {tmp_path}/env/bin/python -P -m jobs.instance ")
     assert said[1] == f"10.0.0.7:{port}:sesame  {tmp_path}/env/bin/python -P -m jobs.worker.nodes.agent\n"
     assert "num_nodes" not in yaml.safe_load(file_of(L4, setting))
-
-
-def test_on_slurm_agents_read_the_secret_from_a_private_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """SkyPilot passes all variables there in the arguments of processes."""
-    setting, profile = setting_in(str(tmp_path)), replace(L4, infra="Slurm/test")
-    job = Job("0003-0001", "speed", "l4", ("a" * 16,), 1, Resources(nodes=2))
-    task = yaml.safe_load(task_file(job, setting, profile))
-    assert "secrets" not in task
-    parcel(setting.sweep_dir, job.token).mkdir(parents=True)
-    add_private(setting.sweep_dir, job.token, SECRET_FILE, "sesame")
-    kept = parcel(setting.sweep_dir, job.token) / SECRET_FILE
-    assert kept.stat().st_mode & 0o077 == 0
-    stubs = 'exec() { echo "$ORCHESTRATE_AGENTS_AT"; exit; }; cd() { :; }; mkdir() { :; }'
-    given = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
-    argv = ["bash", "-c", f"{stubs}\n{task['run']}"]
-    done = subprocess.run(argv, env=given, capture_output=True, text=True, check=True, cwd=kept.parent)
-    assert done.stdout.strip().endswith(":sesame")
 
 
 def test_secrets_that_others_could_read_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,6 +120,29 @@ def test_secrets_that_others_could_read_are_refused(monkeypatch: pytest.MonkeyPa
     assert "secrets: []" in (refused.value.hint or "")
     assert SkyPilotBackend(replace(L4, infra="slurm/test", secrets=())).render(array, setting)
     assert SkyPilotBackend(L4).render(array, setting)
+
+
+@pytest.mark.parametrize("infra", [None, "*", "*/us-east-1"])
+def test_secrets_are_refused_where_skypilot_may_choose_slurm(
+    infra: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enabled = ["aws", "slurm"]
+    monkeypatch.setattr(client, "enabled_clouds", lambda: enabled)
+    monkeypatch.setattr(client, "check", lambda _: client.Check(enabled, ""))
+    job = Job("0003-0001", "speed", "l4", ("a" * 16,), 1, Resources())
+    profile = replace(L4, infra=infra)
+    script = Script(Array("0003-0001", (job,), Resources()), "", setting_in("/lab"))
+    monkeypatch.setenv("WANDB_API_KEY", "sesame")
+    with pytest.raises(
+        OrchestrateError, match="WANDB_API_KEY: every user of a node of Slurm, which"
+    ) as refused:
+        SkyPilotBackend(profile).submit(script)
+    assert "infra" in (refused.value.hint or "")
+    assert doctor.enabled(profile).verdict is Verdict.PROBLEM
+    refuse_shown_secrets(replace(profile, infra="aws/us-east-1"), lambda: enabled)
+    refuse_shown_secrets(profile, lambda: ["aws"])
+    monkeypatch.delenv("WANDB_API_KEY")
+    refuse_shown_secrets(profile, lambda: enabled)
 
 
 def test_a_secret_is_named_only_where_it_is_set_and_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
