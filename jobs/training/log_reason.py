@@ -55,20 +55,23 @@ _PEER_LOST = re.compile(
     r"|remote process exited|^EOFError\b"
 )
 
+_HYDRA = "HYDRA_FULL_ERROR"
 _NOISE = re.compile(
-    r"""(?x)
+    rf"""(?x)
       ^\s*$ | ^\W+$ | ^\s*[│╭╰┃┏┗]
     | ^(?:wandb|COMET\ \w+|\[neptune\]|ClearML|🏃|🧪)
-    | HYDRA_FULL_ERROR | ^Error\ executing\ job\ with\ overrides
+    | {_HYDRA} | ^Error\ executing\ job\ with\ overrides
     | resource_tracker | \b\w*Warning:\  | ^\s+warnings\.warn\( | ^Exception\ ignored
     | ^For\ simplicity,\ JAX\ has\ removed
-    | ^\[?[IWE]\d{3,4}[ ].*(?:torch/|\.cpp|\.cc|\.py)
+    | ^\[?[IWE]\d{{3,4}}[ ].*(?:torch/|\.cpp|\.cc|\.py)
     | ^note:\ | ^Node\.js\ v | ^Execution\ halted | ^exit\ status\ \d | ^goroutine\ | ^\[signal[ ]
     | ^Stacktrace: | ^in\ expression\ starting\ at | ^warning:[ ]
     | ^(?:real|user|sys)\s+\d | ^Command\ exited\ with | ^\s*\[Previous\ line
     | ^g?make(?:\[\d+\])?:\ \*\*\* | ^(?:srun|\w+stepd):\ (?!.*(?i:\boom|out\ of\ memory))
     | ^ERROR\ conda\.cli | ^npm\ ERR!
     | ^command\ terminated\ by
+    | ^CUDA\ kernel\ errors\ might | ^For\ debugging\ consider
+    | ^(?:Compile\ with|Device-side\ assertion).*TORCH_USE_CUDA_DSA
     """
 )
 _ERROR = re.compile(
@@ -216,15 +219,19 @@ class _Reader:
         self.found[-1] = last
 
 
-def reason_in(log: Path) -> FailureReason:
-    """Return the reason in the end of a log file."""
+def reason_in(log: Path, raised: bool | None = None) -> FailureReason:
+    """Return the reason in the end of a log file. ``raised``: whether an exception ended the program."""
     with open(log, "rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-        return reason_of(file.read().decode(errors="replace").split("\n"))
+        return reason_of(file.read().decode(errors="replace").split("\n"), raised)
 
 
-def reason_of(lines: Iterable[str]) -> FailureReason:
-    """Return the reason in the last lines of a log."""
+def reason_of(lines: Iterable[str], raised: bool | None = None) -> FailureReason:
+    """Return the reason in the last lines of a log.
+
+    ``raised``: whether an exception ended the program. If none did, its last line comes before one that it
+    caught.
+    """
     read = [_labelled(_plain(line)) for line in lines]
     bodies = [body for _, body in read]
     readers: dict[str, _Reader] = {}
@@ -237,9 +244,11 @@ def reason_of(lines: Iterable[str]) -> FailureReason:
     if failed is not None:
         return _judged(_told(chosen) if chosen else UNKNOWN, failed)
     error = "" if chosen else _error_line(bodies)
-    if chosen is None and not error:
+    if chosen is None and not error and raised is not False:
         chosen = _chosen([one for one in found if not _survived(one, bodies, _LONG_SURVIVED)], None)
     reason = _told(chosen) if chosen else _of_line(_line(error or _last_line(bodies)))
+    if chosen and raised is False and (words := _last_words(bodies[chosen.end + 1 :])):
+        reason = replace(reason, text=f"{words}, after {reason.text}")
     if stopped := _STOPPED.search(reason.text):
         return replace(reason, code=-int(stopped[1]))
     killed = (_KILLED if chosen else _MPI_KILLED).search(reason.text)
@@ -353,6 +362,17 @@ def _error_line(bodies: Sequence[str]) -> str:
 
 def _last_line(bodies: Sequence[str]) -> str:
     return next((line.strip() for line in reversed(bodies) if not _NOISE.search(line)), "")
+
+
+def _last_words(later: Sequence[str]) -> str:
+    """Return the last line of those after a caught exception; empty if it ended the program nevertheless."""
+    if any(_HYDRA in line for line in later):  # it catches the exception, prints it and exits
+        return ""
+    said = [line for line in later if not _NOISE.search(line)]
+    last = max((place for place, line in enumerate(said) if not line[:1].isspace()), default=len(said))
+    return _line(
+        " ".join(said[last:] if "".join(said[last : last + 1]).endswith(":") else said[last : last + 1])
+    )
 
 
 def _line(text: str) -> str:

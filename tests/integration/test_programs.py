@@ -406,6 +406,26 @@ def test_the_environments_own_sitecustomize_is_still_run(
     assert work(sweep) == 0
 
 
+CAUGHT = "import sys, traceback, atexit\ntry: {}['cache']\nexcept KeyError: traceback.print_exc()\n"
+AFTER = "after KeyError: 'cache' (<string>:2 in <module>)"
+ENDINGS = {
+    "print('step 1'); sys.exit('no reward is given')": f"no reward is given, {AFTER}",
+    "raise SystemExit('one of:\\n  a, b')": f"one of: a, b, {AFTER}",
+    "print('rather give up'); sys.exit(1)": f"rather give up, {AFTER}",
+    "sys.exit(1)": "KeyError: 'cache' (<string>:2 in <module>)",
+    "atexit.register(print, 'bye'); raise ValueError('seed')": "ValueError: seed (<string>:4 in <module>)",
+}
+
+
+def test_the_last_words_of_a_program_come_before_an_exception_that_it_caught(tmp_path: Path) -> None:
+    runs = {command_run(["-c", CAUGHT + last]).run_id: said for last, said in ENDINGS.items()}
+    sweep = make_sweep(tmp_path / "results", [command_run(["-c", CAUGHT + last]) for last in ENDINGS])
+    assert work(sweep) == 1
+    for run_id, said in runs.items():
+        end = sweep.run(run_id).attempts()[-1].end() or {}
+        assert end["message"] == f"the program left with exit code 1: {said}"
+
+
 def test_the_hook_suits_an_old_python() -> None:
     tree = ast.parse(HOOK.read_text(), feature_version=(3, 4))
     imported = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]

@@ -61,6 +61,15 @@ def declared_in(metrics: Path) -> Declared:
     return declared
 
 
+def raised(notes: Path) -> bool | None:
+    """Return whether an exception ended a Python process of the program; ``None`` if none noted its end."""
+    try:
+        ends = {"raised", "returned"}.intersection(notes.read_text(errors="replace").splitlines())
+    except OSError:
+        return None
+    return "raised" in ends if ends else None
+
+
 def imported_packages(notes: Path, program: ProgramFiles) -> dict[str, str]:
     """Return the versions, noted by the program's Python, of itself and of packages that decide a result.
 

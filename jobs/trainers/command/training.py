@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.trainers.command import program_hook
-from jobs.trainers.command.declared import Declared, declared_in, imported_packages
+from jobs.trainers.command.declared import Declared, declared_in, imported_packages, raised
 from jobs.trainers.command.inbox import Inbox
 from jobs.training import provenance
 from jobs.training.context import GRACE_SHARE, BadConfigError, InterruptedRun, Outcome, RunContext
@@ -41,7 +41,7 @@ from orchestrator.config.program.identity import CODE_KEY, Patterns, project_fil
 from orchestrator.config.trainers import COMMAND
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Reason, Run, Value
-from orchestrator.rundir import CheckpointFile, CodeDir
+from orchestrator.rundir import AttemptDir, CheckpointFile, CodeDir
 
 # The variable that names the file with a run's values.
 DESCRIPTION = "ORCHESTRATE_RUN"
@@ -283,7 +283,7 @@ def _versions(context: RunContext, imports: Path, declared: Declared) -> dict[st
 def _judge(left: _Exit, context: RunContext, inbox: Inbox) -> None:
     """Raise the error that the program's exit means, unless it is done or its time was up."""
     asked = left.stop is not None and left.stop.handled
-    code, reason = _first_failure(left.code, context.attempt.log)
+    code, reason = _first_failure(left.code, context.attempt)
     if inbox.time.over and (code in _OUT_OF_TIME or (left.stop is not None and left.stop.of_a_wrapper)):
         return
     if code == DONE and not (asked and context.stopping and not inbox.complete):
@@ -305,11 +305,11 @@ def _judge(left: _Exit, context: RunContext, inbox: Inbox) -> None:
     raise ProgramFailed(f"the program {how_it_ended(code)}{said}", reason.behind)
 
 
-def _first_failure(code: int, log: Path) -> tuple[int, FailureReason]:
+def _first_failure(code: int, attempt: AttemptDir) -> tuple[int, FailureReason]:
     """Return the exit code that counts, and what the log tells: a launcher's own code says nothing."""
     if code == _SHELL_KILLED:
         code = -signal.SIGKILL
     if code in (DONE, INTERRUPTED) or -code in FROM_OUTSIDE:
         return code, UNKNOWN
-    reason = reason_in(log)
+    reason = reason_in(attempt.log, raised(attempt.inbox_imports))
     return code if reason.code is None else reason.code, reason

@@ -1,7 +1,8 @@
 """Note at the end of a `command` run's program which packages it imported. Python imports this at the start.
 
-Appends lines to the file that ORCHESTRATE_IMPORTS names: "python VERSION", and "NAME VERSION" for each
-package of an environment. Runs in the Python of the program, old ones included, and must not disturb it.
+Appends lines to the file that ORCHESTRATE_IMPORTS names: "python VERSION", "NAME VERSION" for each package
+of an environment, and "raised" or "returned": whether an exception ended it. Keeps the lines of its log in
+order. Runs in the Python of the program, old ones included, and must not disturb it.
 """
 
 import atexit
@@ -20,8 +21,18 @@ def _note():  # type: ignore[no-untyped-def]
                 version = _version(name, module)
                 if version:
                     found.append(name + " " + version)
+        found.append("raised" if hasattr(sys, "last_type") else "returned")
         with open(path, "a") as file:
             file.write("\n".join(found) + "\n")
+    except Exception:
+        pass
+
+
+def _write_whole_lines():  # type: ignore[no-untyped-def]
+    """Write what is printed to the run's log line by line, so that an error's text is not before it."""
+    try:
+        if os.path.samestat(os.fstat(1), os.fstat(2)):
+            sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     except Exception:
         pass
 
@@ -57,4 +68,5 @@ def _hand_over():  # type: ignore[no-untyped-def]
 
 
 atexit.register(_note)
+_write_whole_lines()
 _hand_over()

@@ -167,6 +167,21 @@ def test_a_reason_is_the_first_line_of_a_message_and_what_matters(log: str, text
     assert text or not found
 
 
+@pytest.mark.parametrize(
+    ("later", "text"),
+    [
+        ("", "KeyError: 'lr' (train.py"),
+        ("no reward\nwandb: Find logs at: x\n", "no reward, after KeyError: 'lr' (train.py"),
+        ("usage: a\na: error: no --rl\n", "a: error: no --rl, after KeyError: 'lr' (train.py"),
+        ("step 1\n" * 40 + "reward is nan\n", "reward is nan"),
+        ("closing\nSet the environment variable HYDRA_FULL_ERROR=1 for more\n", "KeyError: 'lr' (train.py"),
+    ],
+)
+def test_of_a_program_that_no_exception_ended_the_last_words_are_told(later: str, text: str) -> None:
+    assert reason_of((KEY_ERROR + later).split("\n"), raised=False).text.startswith(text)
+    assert reason_of((KEY_ERROR + later).split("\n"), raised=True).text.startswith("KeyError: 'lr'")
+
+
 def test_of_a_group_all_exceptions_are_told(tmp_path: Path) -> None:
     program = "errors = [ValueError('b')]\ntry: {}['a']\nexcept KeyError as e: errors.append(e)\n"
     done = subprocess.run(
