@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-from orchestrator.core.types import BUDGET_REACHED
-
 # So much of the time is left for runs to save and leave, though no more than that.
 _TO_LEAVE_SHARE, _TO_LEAVE_S = 0.05, 30.0
 
@@ -34,4 +32,4 @@ class BudgetShare:
     @property
     def why(self) -> str:
         """Why the job leaves when the share is used up."""
-        return f"{BUDGET_REACHED}: its share paid for {self._seconds or 0.0:,.0f} s of this job"
+        return f"the job's share of the budget paid for {self._seconds or 0.0:,.0f} s"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from jobs.worker.assignment import Assignment
 from jobs.worker.shutdown import Shutdown
+from orchestrator.core.types import Reason
 
 TOO_SHORT = (
     "its end came near before it could begin a run, and would again: give the profile more `time`, "
@@ -87,6 +88,15 @@ class Exit:
         if held := len(self.assignment.held):
             return f"{held} of its runs are held by other workers, nothing else is left"
         return "nothing is left to do"
+
+    @property
+    def cause(self) -> Reason | None:
+        """The class of cause of an exit that leaves runs, where a command reacts to it."""
+        if self.storage_error:
+            return Reason.STORAGE
+        if self.no_agents:
+            return Reason.SETUP
+        return Reason.BUDGET if self.shutdown.unpaid else None
 
     @property
     def code(self) -> int:

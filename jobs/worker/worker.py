@@ -95,8 +95,8 @@ class Worker:
         data: dict[str, object] = {"why": self.exit.why, "asked": not self.exit.takes_runs}
         if self.exit.comes_back:
             data["again"] = True
-        if self.exit.no_agents:
-            data["setup"] = True
+        if self.exit.cause is not None:
+            data["cause"] = self.exit.cause.value
         self._write(EXITED, data=data)
         if self.exit.obstacle:
             _say(f"job {self._job.token}: {self.exit.obstacle}")
@@ -315,7 +315,7 @@ class Worker:
         elif cancelled:
             data |= {"outcome": RunState.CANCELLED.value, "reason": None, "message": "cancelled"}
         elif end.outcome is RunState.INTERRUPTED and self.exit.shutdown.unpaid:
-            data |= {"reason": Reason.STOPPED.value, "message": self.exit.shutdown.why}
+            data |= {"reason": Reason.BUDGET.value, "message": self.exit.shutdown.why}
         elif end.reason is Reason.STOPPED and self.exit.shutdown.preempted:
             data |= {"reason": Reason.PREEMPTED.value, "message": "its job was given back to the queue"}
         elif end.outcome is RunState.FAILED:

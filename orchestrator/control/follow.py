@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from orchestrator.backends.base import Backend
 from orchestrator.control import cloud_instances, submit
@@ -11,12 +12,11 @@ from orchestrator.control.exchange import Tell, drain_instances, exchange_with_i
 from orchestrator.control.poll import leave_queue, poll_sweep
 from orchestrator.control.submit import AS_USUAL, SubmitOptions
 from orchestrator.core.errors import BackendUnavailableError, BudgetError, RefusedError, StorageError
-from orchestrator.core.types import BUDGET_REACHED, Capacity, JobState, Reason, RunState, Sweep
+from orchestrator.core.types import Capacity, JobState, Reason, RunState, Sweep
 from orchestrator.planning.auto_retry import second_chances
 from orchestrator.planning.budget import worth_going_on
 from orchestrator.planning.ordering import canaries
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.atomic import CANNOT_WRITE
 from orchestrator.rundir.ledger_entries import jobs_of
 from orchestrator.status.disk_check import proved_ended
 from orchestrator.status.survey import Survey
@@ -202,19 +202,19 @@ def _stays_so(sweep_dir: SweepDir, seen: Survey, wish: SubmitOptions) -> bool:
         return not worth_going_on(
             sweep_dir, seen, wish.budget
         )  # other jobs may have used less than their share
-    return why_left(sweep_dir, seen) is not None
+    return bool(why_left(sweep_dir, seen).why)
 
 
 def out_of_budget(sweep_dir: SweepDir, seen: Survey) -> bool:
     """Whether runs are left because a job used up its share of the budget."""
-    return (why_left(sweep_dir, seen) or "").startswith(BUDGET_REACHED)
+    return why_left(sweep_dir, seen).cause is Reason.BUDGET
 
 
 def out_of_storage(sweep_dir: SweepDir, seen: Survey) -> bool:
     """Whether runs are left because the results tree could not be written."""
     storage = (Reason.DISK_FULL.value, Reason.STORAGE.value)
     full = any(seen.statuses[run_id].reason in storage for run_id in seen.left)
-    return full or (why_left(sweep_dir, seen) or "").startswith(CANNOT_WRITE)
+    return full or why_left(sweep_dir, seen).cause is Reason.STORAGE
 
 
 def exit_code_of(sweep_dir: SweepDir, seen: Survey) -> int | None:
@@ -224,11 +224,15 @@ def exit_code_of(sweep_dir: SweepDir, seen: Survey) -> int | None:
     return StorageError.exit_code if out_of_storage(sweep_dir, seen) else None
 
 
-def why_left(sweep_dir: SweepDir, seen: Survey) -> str | None:
-    """Why runs are left: the message of a worker that was stopped, or of a job that ended before its worker.
+class WhyLeft(NamedTuple):
+    """Why runs are left, as a clause; empty if workers just died or lost their machine."""
 
-    ``None`` if workers just died or lost their machine.
-    """
+    why: str = ""
+    cause: Reason | None = None
+
+
+def why_left(sweep_dir: SweepDir, seen: Survey) -> WhyLeft:
+    """Return the words of a worker that was stopped, or of a job that ended before its worker."""
     logs = {log.token: log for log in sweep_dir.read_journals()}
     tokens: dict[str, str] = {}
     for _, job in jobs_of(sweep_dir.read_ledger()):
@@ -238,7 +242,9 @@ def why_left(sweep_dir: SweepDir, seen: Survey) -> str | None:
         log, said = logs.get(token), seen.statuses[run_id].message
         taken_away = token in seen.jobs and seen.jobs[token].reason is Reason.PREEMPTED
         if log is None and said and not taken_away:
-            return f"{said}; `orchestrate logs {sweep_dir.name} {run_id[:8]}` shows what it printed"
+            shown = f"{said}; `orchestrate logs {sweep_dir.name} {run_id[:8]}` shows what it printed"
+            return WhyLeft(shown, Reason.BUDGET if seen.statuses[run_id].unpaid else None)
         if log is not None and log.exited and log.events and log.events[-1].exit.asked is not False:
-            return log.events[-1].exit.why or "its submission was given up"
-    return None
+            left = log.events[-1].exit
+            return WhyLeft(left.why or "its submission was given up", left.cause)
+    return WhyLeft()

@@ -10,9 +10,6 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
-# The message of a job that spent its share of the budget.
-BUDGET_REACHED = "budget reached"
-
 # The type of a parsed grid value: JSON's values.
 Value = Any
 
@@ -72,6 +69,7 @@ class Reason(enum.Enum):
     CRASH_LOOP = "crash loop"
     INCOMPLETE = "incomplete"
     SETUP = "set-up failed"
+    BUDGET = "budget reached"
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ _HINTS = dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), _COPY)
 
 
 # Beginning of an error about storage; workers also give it as their reason to exit.
-CANNOT_WRITE = "cannot write"
 
 
 # Answers to a link on FAT, on SMB, and on some file systems in user space.
@@ -46,7 +45,7 @@ def link(source: Path, path: Path) -> None:
         if error.errno not in _NO_LINKS:
             raise
         raise StorageError(
-            f"{CANNOT_WRITE} {path}: its file system has no hard links, of which claims and results are made",
+            f"cannot write {path}: its file system has no hard links, of which claims and results are made",
             hint="choose a folder on another file system with --results DIR; `orchestrate doctor` tries it",
         ) from error
 
@@ -59,7 +58,7 @@ def storage_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in SERVER_ERRNOS:
             raise FileServerError(
-                f"{CANNOT_WRITE} {path}: {error.strerror} (its file server failed)",
+                f"cannot write {path}: {error.strerror} (its file server failed)",
                 hint="run the same command again; if it fails again, ask those who run the file server",
             ) from error
         reason = _STORAGE_ERRNOS.get(error.errno or 0)
@@ -68,7 +67,7 @@ def storage_errors(path: Path) -> Iterator[None]:
         hint = _HINTS.get(error.errno or 0, _FREE_SPACE)
         if isinstance(error, PermissionError) and (denied := denial(path)):
             reason, hint = f"{reason}: {denied.reason}", denied.hint
-        raise StorageError(f"{CANNOT_WRITE} {path}: {reason}", hint=hint) from error
+        raise StorageError(f"cannot write {path}: {reason}", hint=hint) from error
 
 
 def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:

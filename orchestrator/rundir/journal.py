@@ -19,7 +19,7 @@ from types import NoneType
 from typing import Any, Self
 
 from orchestrator.core.errors import DamagedFileError
-from orchestrator.core.types import RunState
+from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir.atomic import dump_json, parse_json, storage_errors, write_atomic, write_exclusive
 from orchestrator.rundir.file_server import persist
 from orchestrator.rundir.holder import Holder
@@ -90,26 +90,29 @@ class AttemptEnd:
         )
 
 
+_CAUSES = [one.value for one in (Reason.SETUP, Reason.BUDGET, Reason.STORAGE)]
+
+
 @dataclass(frozen=True)
 class WorkerExit:
     """The data of a worker's last event.
 
     ``asked``: whether the worker left before its runs were over, ``None`` if unrecorded; ``again``: whether
-    its job was requeued; ``setup``: whether the job's set-up failed, so that no run could begin. ``start``:
-    the nonce of the worker's own start, ``None`` if unrecorded.
+    its job was requeued. ``cause``: why it left runs: ``SETUP`` (no run could begin), ``BUDGET`` or
+    ``STORAGE``. ``start``: the nonce of the worker's own start, ``None`` if unrecorded.
     """
 
     why: str | None
     asked: bool | None
     again: bool
-    setup: bool
+    cause: Reason | None
     start: str | None = None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         asked = data.get("asked") if type(data.get("asked")) is bool else None
-        again, setup = bool(data.get("again")), bool(data.get("setup"))
-        return cls(text(data.get("why")), asked, again, setup, text(data.get("start")))
+        cause = Reason(data["cause"]) if data.get("cause") in _CAUSES else None
+        return cls(text(data.get("why")), asked, bool(data.get("again")), cause, text(data.get("start")))
 
 
 @dataclass(frozen=True)
@@ -218,7 +221,7 @@ class WorkerLog:
     def setup_failure(self) -> str | None:
         """Why the job's set-up failed at its last start, if it did."""
         left = self.events[-1].exit if self.exited and self.events else None
-        return left.why if left is not None and left.setup else None
+        return left.why if left is not None and left.cause is Reason.SETUP else None
 
     def worked(self, until: float | None = None) -> float:
         """Return the seconds its job has had a machine: from its first event to its last, or to ``until``.

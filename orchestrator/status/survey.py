@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from orchestrator.core.types import BUDGET_REACHED, JobState, JobStatus, Reason, RunState
+from orchestrator.core.types import JobState, JobStatus, Reason, RunState
 from orchestrator.rundir import Event, IndexRow, LedgerEntry, WorkerLog
 from orchestrator.rundir import ledger_entries as entries
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS
@@ -59,7 +59,7 @@ class RunStatus:
     @property
     def unpaid(self) -> bool:
         """Whether the worker interrupted the run because its share of the budget was spent."""
-        return self.state is RunState.INTERRUPTED and (self.message or "").startswith(BUDGET_REACHED)
+        return self.state is RunState.INTERRUPTED and self.reason == Reason.BUDGET.value
 
     @property
     def eta(self) -> float | None:

@@ -31,7 +31,7 @@ from orchestrator.control.follow import why_left
 from orchestrator.control.instance_costs import InstanceCost, costs
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
-from orchestrator.core.types import BUDGET_REACHED, Job, JobState, RunState
+from orchestrator.core.types import Job, JobState, Reason, RunState
 from orchestrator.planning.budget import spending_of, worth_going_on
 from orchestrator.planning.predictions import bills
 from orchestrator.rundir import CodeDir, Event, SweepDir
@@ -634,7 +634,7 @@ def test_a_share_is_money_from_the_request_on(
     assert helpers.finish(train(rented, sweep, job)) != 0
     exchange(sweep)
     (log,) = sweep.read_journals()
-    assert log.events[-1].exit.why.startswith(BUDGET_REACHED)
+    assert log.events[-1].exit.cause is Reason.BUDGET
     assert not has_all(sweep)
 
 

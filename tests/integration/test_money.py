@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.core.types import Reason
 from orchestrator.planning.predictions import bills, rates
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.ledger_entries import jobs_of
@@ -123,7 +124,7 @@ def test_a_budget_stops_a_sweep_and_a_larger_one_goes_on(market: Market) -> None
     states = [run["state"] for run in sweep["runs"]]
     assert states == ["interrupted", "pending"]
     cut = next(run for run in sweep["runs"] if run["state"] == "interrupted")
-    assert (cut["reason"], cut["message"].split(":")[0]) == ("stopped", "budget reached")
+    assert cut["reason"] == "budget reached"
     assert "budget reached" in market.run("status", "tiny")
     (bill,) = bills(SweepDir(market.results, "tiny"))
     assert bill.dollars is not None
@@ -150,7 +151,7 @@ def test_the_worker_stops_by_itself_when_the_command_line_is_killed(market: Mark
     wait_for(lambda: not market.live_workers(), what="the worker to leave")
     (log,) = SweepDir(market.results, "tiny").read_journals()
     assert log.exited
-    assert "budget reached" in log.events[-1].data["why"]
+    assert log.events[-1].exit.cause is Reason.BUDGET
     assert 1.5 < log.worked() < 6.0
     assert market.states()[0] == "interrupted"
     assert len(market.steps()) < 400

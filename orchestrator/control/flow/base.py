@@ -104,9 +104,9 @@ class Flow(ABC):
         """Stop the runs that ``stops`` names; ``False`` if some have not left in time."""
         return True
 
-    def why_left(self, seen: Survey) -> str | None:
-        """Why runs are left, if that is known."""
-        return why_left(self.sweep_dir, seen)
+    def why_left(self, seen: Survey) -> str:
+        """Why runs are left; empty if that is not known."""
+        return why_left(self.sweep_dir, seen).why
 
     def facts(self) -> Mapping[str, Any]:
         """What ``--json`` prints beside the runs."""

@@ -91,7 +91,7 @@ class OwnTarget(Flow):
     def stop(self) -> bool:
         return stop(self.sweep_dir, self._tell)
 
-    def why_left(self, seen: Survey) -> str | None:
+    def why_left(self, seen: Survey) -> str:
         if self.wish.canary:
             return "no run of their configuration has trained anything yet"
         if why := super().why_left(seen):

@@ -23,7 +23,7 @@ from orchestrator.control.multi_target.targets import (
 from orchestrator.control.poll import leave_queue, poll_sweep, settle_submissions
 from orchestrator.control.submit import rows_of, submit_sweep
 from orchestrator.core.errors import OrchestrateError
-from orchestrator.core.types import BUDGET_REACHED, JobState, Run, TargetAssignment
+from orchestrator.core.types import JobState, Reason, Run, TargetAssignment
 from orchestrator.planning.budget import worth_going_on
 from orchestrator.planning.distribute import Assignments, TargetLoad, assign_runs, reassign
 from orchestrator.planning.ordering import canaries, in_turns
@@ -206,11 +206,10 @@ class TargetScheduler:
             target, last = self._targets.get(snapshot.seen.targets.get(token, "")), log.events[-1:]
             if target is None or not target.begins_at_once or not last or last[0].kind != EXITED:
                 continue
-            why = last[0].exit.why or ""
-            asked = last[0].exit.asked and not why.startswith(BUDGET_REACHED)
-            if last[0].time >= self._began and asked:
+            left = last[0].exit
+            if last[0].time >= self._began and left.asked and left.cause is not Reason.BUDGET:
                 self._past.health[target.name].left = True
-                self._tell_once(f"{target.name}: its worker left: {why}")
+                self._tell_once(f"{target.name}: its worker left: {left.why}")
 
     def _may_go_on(self, todo: Sequence[str], snapshot: SharedSnapshot) -> bool:
         """Whether runs can still begin although none is active now."""

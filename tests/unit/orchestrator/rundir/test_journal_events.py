@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.core.types import RunState
+from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import Event
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, AttemptEnd, Progress, WorkerExit
 
@@ -37,7 +37,9 @@ def test_the_data_of_each_kind() -> None:
     summary = {"final_return": 2.0, "end_to_end_fps": 8.0}
     done = Event(ENDED, 1.0, data={"outcome": "done", "frames": 4, "summary": summary, "code_id": "c"})
     assert done.end == AttemptEnd(RunState.DONE, None, None, 4, 8.0, 2.0, "c")
-    assert Event(EXITED, 1.0).exit == WorkerExit(None, None, again=False, setup=False)
-    assert Event(EXITED, 1.0, data={"asked": True, "again": True}).exit == WorkerExit(
-        None, True, again=True, setup=False
+    assert Event(EXITED, 1.0).exit == WorkerExit(None, None, again=False, cause=None)
+    assert Event(EXITED, 1.0, data={"asked": True, "again": True, "cause": "nonsense"}).exit == WorkerExit(
+        None, True, again=True, cause=None
     )
+    spent = Event(EXITED, 1.0, data={"cause": Reason.BUDGET.value})
+    assert spent.exit.cause is Reason.BUDGET

@@ -111,7 +111,9 @@ def test_queued_jobs_are_told_from_those_at_work() -> None:
 
 
 def test_the_runs_of_a_failed_set_up_wait_with_its_reason() -> None:
-    failed = WorkerLog(TOKEN, (Event(REVOKED, 1.0, data={"why": "conda: exit code 127", "setup": True}),))
+    failed = WorkerLog(
+        TOKEN, (Event(REVOKED, 1.0, data={"why": "conda: exit code 127", "cause": "set-up failed"}),)
+    )
     status = state_of([submission()], [failed])
     assert (status.state, status.why) == (RunState.PENDING, "set-up failed: conda: exit code 127")
     assert state_of([submission(), submission(2, "0002-0001")], [failed]).state is RunState.QUEUED
