@@ -106,7 +106,7 @@ class FailureReason:
 
     ``text``: one line, empty if nothing is known; ``behind``: the errors of which it followed. ``code``: the
     exit code of the process that failed first where a launcher hides it; ``rank``: that process's.
-    ``of_exception``: the text is that of an exception.
+    ``of_exception``: the text is that of an exception; of a program that none ended, its last words are.
     """
 
     text: str = ""
@@ -247,8 +247,10 @@ def reason_of(lines: Iterable[str], raised: bool | None = None) -> FailureReason
     if chosen is None and not error and raised is not False:
         chosen = _chosen([one for one in found if not _survived(one, bodies, _LONG_SURVIVED)], None)
     reason = _told(chosen) if chosen else _of_line(_line(error or _last_line(bodies)))
-    if chosen and raised is False and (words := _last_words(bodies[chosen.end + 1 :])):
-        reason = replace(reason, text=f"{words}, after {reason.text}")
+    if raised is False and chosen is None:
+        reason = replace(reason, of_exception=False)
+    elif raised is False and chosen and (words := _last_words(bodies[chosen.end + 1 :])):
+        reason = replace(reason, text=f"{words}, after {reason.text}", of_exception=False)
     if stopped := _STOPPED.search(reason.text):
         return replace(reason, code=-int(stopped[1]))
     killed = (_KILLED if chosen else _MPI_KILLED).search(reason.text)

@@ -352,6 +352,9 @@ def _warnings(runs: pl.DataFrame) -> list[str]:
         found.append(
             f"{runs_with} wrote metrics that cannot be used: {sum(dropped):,} lines or values dropped"
         )
+    if caught := finished["caught_error"].drop_nulls().to_list():
+        runs_ended = f"{len(caught)} finished run{'s' * (len(caught) != 1)} left with exit code 0 and"
+        found.append(f"{runs_ended} an exception as their last words, first {caught[0]}")
     if stale := runs["state"].to_list().count(RunState.STALE.value):
         found.append(f"{stale} stale: made by other code or configuration than today's")
     return found

@@ -135,6 +135,7 @@ RESULT_COLUMNS = {
     "best_return": _Column(float, ("best_return",)),
     "evaluation_episodes": _Column(_count_if_any, ("evaluation", "episodes"), free=True),
     "dropped_metrics": _Column(_sum, ("dropped_metrics",)),
+    "caught_error": _Column(str, ("caught_error",)),
     "exactness": _Column(str, ("exactness",)),
     "hostname": _Column(str, ("host", "hostname")),
     "cpu_model": _Column(str, ("host", "cpu_model")),

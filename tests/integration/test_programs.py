@@ -31,6 +31,7 @@ import numpy, net
 with open(os.environ["ORCHESTRATE_METRICS"], "a") as metrics:
     metrics.write(json.dumps({"frames": 1, "metrics": {"return": net.GAIN}}) + "\\n")
 """
+CAUGHT = "import sys, traceback, atexit\ntry: {}['cache']\nexcept KeyError: traceback.print_exc()\n"
 GRID = """name: mine
 trainer: command
 base:
@@ -332,6 +333,22 @@ def test_what_cannot_be_used_is_dropped_and_counted(tmp_path: Path) -> None:
     assert log.count("warning: dropped from the metrics, here and later") == 7
 
 
+@pytest.mark.parametrize(
+    ("total", "more", "warned"), [("", "", 1), (', "total": 9', "", 0), ("", "print('ok')", 0)]
+)
+def test_a_done_run_whose_last_words_are_an_exception_is_named(
+    tmp_path: Path, total: str, more: str, warned: int
+) -> None:
+    project = Project(tmp_path / "project", git=False)
+    line = f'{{"frames": 9{total}}}\n'
+    wrote = f"import os\nopen(os.environ['ORCHESTRATE_METRICS'], 'a').write({line!r})\n"
+    project.write("train.py", f"{wrote}{CAUGHT}{more}\n")
+    said = "exit code 0 and an exception as its last words: KeyError: 'cache' (train.py:4 in <module>)"
+    assert project.sweep().count(said) == warned
+    warning = "1 finished run left with exit code 0 and an exception as their last words"
+    assert project.run("collect", "mine").count(warning) == warned
+
+
 def test_a_run_that_ends_before_its_declared_length_is_not_done(tmp_path: Path) -> None:
     """Its program printed an error that it caught, and left with exit code 0."""
     project = Project(tmp_path / "project", git=False)
@@ -406,7 +423,6 @@ def test_the_environments_own_sitecustomize_is_still_run(
     assert work(sweep) == 0
 
 
-CAUGHT = "import sys, traceback, atexit\ntry: {}['cache']\nexcept KeyError: traceback.print_exc()\n"
 AFTER = "after KeyError: 'cache' (<string>:2 in <module>)"
 ENDINGS = {
     "print('step 1'); sys.exit('no reward is given')": f"no reward is given, {AFTER}",

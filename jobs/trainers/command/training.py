@@ -120,8 +120,20 @@ def train(context: RunContext) -> Outcome:
         extra={
             "versions": _versions(context, attempt.inbox_imports, inbox.declared),
             **inbox.dropped.to_json(),
+            **_caught_error(inbox, context),
         },
     )
+
+
+def _caught_error(inbox: Inbox, context: RunContext) -> dict[str, str]:
+    """Return the parts of a result where the last words are an exception, of a program without a `total`."""
+    if context.total is not None or inbox.time.over:
+        return {}
+    reason = reason_in(context.attempt.log, raised=False)
+    if not reason.of_exception:
+        return {}
+    remark = f"left with exit code 0 and an exception as its last words: {reason.text}"
+    return {"caught_error": reason.text, "remark": remark}
 
 
 def _run(argv: list[str], inbox: Inbox, context: RunContext, checkpoint: CheckpointFile | None) -> None:

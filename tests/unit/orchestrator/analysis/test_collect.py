@@ -38,7 +38,7 @@ COLUMNS = (
     "frames iterations wall_time train_time training_fps end_to_end_fps steady_iterations provisional "
     "seconds_per_iteration collection_seconds learning_seconds "
     "training_episodes initial_return final_return best_return return_metric training_levels_return "
-    "generalization_gap evaluation_episodes dropped_metrics exactness "
+    "generalization_gap evaluation_episodes dropped_metrics caught_error exactness "
     "hostname cpu_model cpu_capability cores gpu_model gpu_capability actors processes threads run_cores "
     "peak_memory_mb flop_per_frame machine_flops_per_core "
     "versions code_id commit dirty config_hash started ended reason"
