@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import SequenceMatcher
 from pathlib import Path
 
 from orchestrator.config.grid import Axis, Exclusion, Grid, parse_grid
@@ -164,6 +165,7 @@ def _repeated(grid: Grid) -> str:
 
 def _grids_near(path: Path) -> str:
     found = sorted(path.parent.glob("*.yaml")) or sorted(Path("sweeps").glob("*.yaml"))
+    found.sort(key=lambda one: -SequenceMatcher(None, one.stem, path.stem).ratio())
     if found:
-        return f"there are: {', '.join(map(str, found[:5]))}"
+        return f"the nearest are: {', '.join(map(str, found[:5]))}"
     return "`orchestrate init` writes one to begin with"

@@ -117,7 +117,8 @@ class SweepDir:
         if SWEEP_NAME.fullmatch(name) and (results / name / GRIDS).is_dir():
             return cls(results, name)
         known = [sweep.name for sweep in sweeps(results)]
-        near = get_close_matches(name, known, 1)
+        meant = Path(name).stem if name.endswith((".yaml", ".yml")) else name
+        near = get_close_matches(meant, known, 1)
         raise NotFoundError(
             f"no sweep named {name!r} in {results}/ (found: {', '.join(known) or 'none yet'})",
             hint=f"did you mean {near[0]}?" if near else None,

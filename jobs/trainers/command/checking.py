@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -38,6 +39,7 @@ def check(runs: Sequence[Run]) -> list[Problem]:
                 _require_module(argv)
             elif not os.path.isabs(program_file(argv) or ""):
                 require_program(argv)  # relative to the copy of this folder that runs start in
+            _require_interpreter(argv[0])
             _require_line_ends(argv)
             minutes_of(run)
         except BadConfigError as error:
@@ -122,6 +124,16 @@ def _require_code(run: Run) -> None:
         raise BadConfigError(
             f"`{CODE_KEY}`: found no file {missing[0]!r} in {Path.cwd()}, where runs start",
             hint="name files, folders or patterns relative to that folder",
+        )
+
+
+def _require_interpreter(program: str) -> None:
+    """Raise :class:`BadConfigError` for a text without `#!`, which the kernel cannot start."""
+    first = _first_line(os.path.abspath(shutil.which(program) or program))
+    if first and not first.startswith(b"#!") and all(byte in b"\t\r\n" or 32 <= byte < 127 for byte in first):
+        raise BadConfigError(
+            f"`command`: {program} is a text whose first line is not `#!` and its interpreter",
+            hint=f"write [bash, {program}] in `command`, or `#!/bin/bash` as the first line of {program}",
         )
 
 

@@ -13,6 +13,7 @@ nothing. On several nodes the same program runs on each; what the others write i
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -162,14 +163,24 @@ def command_line(run: Run) -> list[str]:
             f"`command` {found}; expected a list: the program and its arguments",
             hint=f"write {command_meant(run.overrides)}",
         )
+    if unquoted := next((item for item in command if isinstance(item, Mapping)), None):
+        name = next(iter(unquoted))
+        raise BadConfigError(
+            f"`command`: found a mapping, {{{name}: …}}: YAML reads {{…}} without quotes as one",
+            hint=f'write "{{{name}}}", in quotes, for the value of a key',
+        )
     try:
         argv = arguments(command, {**run.overrides, "seed": run.seed, "threads": run.threads})
     except OrchestrateError as error:
         raise BadConfigError(str(error), hint=error.hint) from None
     if not argv:
         raise BadConfigError("`command`: no program is left of it: the values of the run are empty lists")
-    if shutil.which(argv[0]) is None:
-        raise BadConfigError(f"`command`: found no program {argv[0]!r} that can be executed")
+    found = shutil.which(argv[0])
+    if found is None:
+        script = shlex.quote(argv[0])
+        run_by = f"chmod +x {script}, or name its interpreter first: [bash, {argv[0]}]"
+        hint = run_by if os.path.isfile(argv[0]) else None
+        raise BadConfigError(f"`command`: found no program {argv[0]!r} that can be executed", hint=hint)
     return argv
 
 

@@ -268,6 +268,32 @@ def test_scripts_with_line_ends_of_windows_are_refused(
     assert [name in message and "CR LF" in message for message in found] == [True] * refused
 
 
+@pytest.mark.parametrize(
+    ("content", "mode", "said"),
+    [
+        ("set -e\ntrue\n", 0o755, ["is a text whose first line", "[bash, ./run]"]),
+        ("set -e\ntrue\n", 0o644, ["found no program './run'", "chmod +x ./run, or", "[bash, ./run]"]),
+        ("#!/bin/sh\ntrue\n", 0o755, []),
+        ("\x7fELF\x02\x01\x01\n", 0o755, []),
+    ],
+)
+def test_a_script_that_cannot_be_started_is_refused_with_the_way(
+    content: str, mode: int, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run").write_text(content)
+    Path("run").chmod(mode)
+    problems = check([run(["./run", "--seed", "{seed}"])])
+    assert len(problems) == bool(said)
+    assert all(part in f"{problem.message}\n{problem.hint}" for problem in problems for part in said)
+
+
+def test_braces_without_quotes_are_refused() -> None:
+    (problem,) = check([run([sys.executable, "-c", "pass", {"lr": None}])])
+    assert (problem.blocks, "found a mapping, {lr: …}" in problem.message) == (True, True)
+    assert '"{lr}"' in str(problem.hint)
+
+
 PROGRAM = """
 import argparse
 from options import add
