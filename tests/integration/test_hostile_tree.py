@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.synthetic import create_sweep, finish, training_rows, write_journal
+from benchmarks.synthetic import create_sweep, finish, training_rows, write_attempt, write_journal
 from orchestrator.config.code.snapshot import freeze
 from orchestrator.config.program import identity
 from orchestrator.control import fleet
@@ -94,7 +96,7 @@ def tree(tmp_path: Path, marks: Path, monkeypatch: pytest.MonkeyPatch) -> SweepD
         git(root, "init", "--quiet")
         git(root, "add", "train.py", "conf.yaml", ".gitattributes")
         git(root, "commit", "--quiet", "--message=m")
-    run, _ = runs = [command_run(["train.py"], seed) for seed in range(2)]
+    run, *_ = runs = [command_run(["train.py"], seed) for seed in range(6)]
     sweep = create_sweep(tmp_path / "theirs", "hostile", runs)
     finish(sweep.run(run.run_id), run, training_rows(run, 3), code_id="0ther")
     write_journal(sweep)
@@ -116,7 +118,58 @@ def tree(tmp_path: Path, marks: Path, monkeypatch: pytest.MonkeyPatch) -> SweepD
     for name in ("git", "ssh", "python", "rsync"):
         trap(evil, marks, name)
     monkeypatch.chdir(evil)
+    (tmp_path / "grid.yaml").write_text(
+        "name: hostile\ntrainer: command\nbase: {command: [python, train.py]}\nmatrix: {seed: [0, 1]}\n"
+    )
+    copied = sweep.path / "code" / code.id / "tree"
+    for folder in (copied, *(path for path in sweep.path.rglob("*") if path.is_dir())):
+        folder.chmod(0o755)
+    for name in ("sitecustomize.py", "usercustomize.py", "orchestrator/__init__.py", "jobs/__init__.py"):
+        (copied / name).parent.mkdir(exist_ok=True)
+        (copied / name).write_text(f"open({str(marks / 'imported')!r}, 'w')\n")
+    trap(copied / ".venv" / "bin", marks, "python")
+    attempt = sweep.run(runs[1].run_id).attempt(1)
+    write_attempt(attempt, training_rows(runs[1], 2))
+    attempt.checkpoints.mkdir()
+    attempt.checkpoint_name(6_000, "0" * 16).write_bytes(pickle.dumps(Touch(marks / "pickle")))
+    attempt.log.symlink_to("/dev/zero")
+    os.truncate(attempt.metrics, 1 << 26)
+    os.mkfifo(attempt.path / "end.json")
+    (attempt.path / "outside").symlink_to("/")
     return sweep
+
+
+class Touch:
+    """Unpickled, it leaves a mark."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[str, str]]:
+        return open, (str(self.mark), "w")
+
+
+def name_hostile_places(tree: SweepDir, marks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a run to places behind ssh that have shell text, and options of ssh, in their names."""
+    stub = trap(marks.parent / "bin", marks, "ssh")
+    # As a server does, a shell gets the words after the host's name.
+    stub.write_text(
+        '#!/bin/sh\nfor last; do :; done\ncase "$*" in *" -O "*|*-fN*) exit 0;; esac\nsh -c "$last"\n'
+    )
+    monkeypatch.setenv("PATH", f"{stub.parent}:{os.environ['PATH']}")
+    profile = marks.parent / "there.yaml"
+    profile.write_text(f"ssh: there\nfolder: /there\npython: {sys.executable}\n")
+    shell = f"/$(touch {marks}/shell)`touch {marks}/ticks`;touch {marks}/next;'"
+    places = (
+        (f"-oProxyCommand=touch {marks}/proxy", "/x"),
+        (f"me@-oProxyCommand=touch {marks}/two", "/x"),
+        (f"there;touch {marks}/host", "/x"),
+        ("there", shell),
+    )
+    for row, (host, folder) in zip(tree.read_index()[2:], places, strict=True):
+        place = TreePlace(row.run_id, str(profile), host, folder)
+        code, runs = SentCode("0" * 16, (), None), frozenset([row.run_id])
+        tree.add_to_ledger(AssignedEntry(place=place, code=code, run_ids=runs, home="theirs", accepted=True))
 
 
 def no_marks(marks: Path) -> bool:
@@ -129,21 +182,39 @@ def test_the_traps_work(tree: SweepDir, marks: Path) -> None:
     assert not no_marks(marks)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("status",),
-        ("status", "hostile"),
-        ("status", "hostile", "--json"),
-        ("logs", "hostile"),
-        ("collect", "hostile", "--verify"),
-        ("report", "hostile"),
-        ("compare", "hostile", "--by", "seed"),
-        ("evaluate", "hostile"),
-        ("clean", "hostile"),
-    ],
+LOOKS = (
+    ("status",),
+    ("status", "hostile"),
+    ("status", "hostile", "--json"),
+    ("logs", "hostile"),
+    ("logs", "hostile", "seed=1"),
+    ("logs", "hostile", "seed=5"),
+    ("collect", "hostile", "--verify"),
+    ("report", "hostile"),
+    ("compare", "hostile", "--by", "command"),
+    ("evaluate", "hostile"),
+    ("clean", "hostile"),
+    ("estimate", "grid.yaml"),
+    ("sweep", "--grid", "grid.yaml", "--dry-run"),
+    ("monitor", "--once", "--json", "--no-tensorboard"),
+    ("doctor",),
 )
-def test_a_look_starts_no_program_of_the_tree(tree: SweepDir, marks: Path, command: tuple[str, ...]) -> None:
+
+
+@pytest.mark.parametrize(
+    ("command", "mine"),
+    [(command, mine) for command in LOOKS for mine in (True, False) if mine or command[0] != "report"],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "mine" if value else "theirs",
+)
+def test_a_look_starts_no_program_of_the_tree(
+    tree: SweepDir, marks: Path, command: tuple[str, ...], mine: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if command[0] in ("sweep", "estimate"):  # they take the code of the current folder for one's own
+        monkeypatch.chdir(marks.parent)
+    name_hostile_places(tree, marks, monkeypatch)
+    if not mine:
+        for path in [tree.path, *tree.path.rglob("*")]:
+            own_by_other(monkeypatch, path)
     answer = CliRunner().invoke(app, [*command, "--results", str(tree.results)])
     assert isinstance(answer.exception, SystemExit | OrchestrateError | None), answer.exception
     assert no_marks(marks), answer.output
@@ -196,6 +267,6 @@ def own_by_other(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     """Give a file to another user, where this user may; otherwise become one."""
     give: Callable[..., None] = os.chown
     if os.geteuid() == 0:
-        give(path, 12345, 12345)
+        give(path, 12345, 12345, follow_symlinks=False)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: 12345)

@@ -14,6 +14,7 @@ from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.hydra_text import NoSpellingError, hydra_text
 from orchestrator.core.types import RunState
 from orchestrator.rundir import RunDir, SweepDir
+from orchestrator.rundir.plain_files import open_plain
 
 # Bytes of a log's end, of all logs and of all else together, and differing keys of a run: what a page has
 # room for.
@@ -143,7 +144,7 @@ def _tail(run: RunDir) -> str:
         attempts = run.attempts()
         if not attempts:
             return ""
-        with attempts[-1].log.open("rb") as file:
+        with open_plain(attempts[-1].log) as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - _TAIL))
             text = file.read().decode(errors="replace")
