@@ -36,7 +36,7 @@ if __name__ == "__main__":
         ready.acquire()
     with open(os.environ["ORCHESTRATE_METRICS"], "a") as file:
         file.write('{"frames": 1}\\n')
-    over.wait(1.0)  # as long as an iteration
+    over.wait(4.0)  # several looks of the keeper, also on a busy machine
     over.set()
     for actor in actors:
         actor.join()
