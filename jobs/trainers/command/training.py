@@ -175,8 +175,7 @@ def command_line(run: Run) -> list[str]:
         raise BadConfigError(str(error), hint=error.hint) from None
     if not argv:
         raise BadConfigError("`command`: no program is left of it: the values of the run are empty lists")
-    found = shutil.which(argv[0])
-    if found is None:
+    if shutil.which(argv[0]) is None:
         script = shlex.quote(argv[0])
         run_by = f"chmod +x {script}, or name its interpreter first: [bash, {argv[0]}]"
         hint = run_by if os.path.isfile(argv[0]) else None
