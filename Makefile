@@ -57,7 +57,7 @@ bench: $(VENV)/.dev  ## measure against the goals, and say which are met
 	$(BIN)/python -m benchmarks.parallel || status=1; \
 	$(BIN)/python -m benchmarks.top || status=1; exit $$status
 
-bench-returns: $(VENV)/.dev  ## train a2c, impala and ppo beside published returns; an hour of a core
+bench-returns: $(VENV)/.dev  ## train a2c, impala and ppo beside published returns; half an hour of two cores
 	$(BIN)/python -m benchmarks.returns $(ARGS)
 
 bench-slurm: $(VENV)/.bench  ## the same on a real Slurm cluster that it starts here, beside other tools; as root

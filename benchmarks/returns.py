@@ -1,9 +1,9 @@
 """``python -m benchmarks.returns``: do `a2c`, `impala` and `ppo` learn as well as published implementations?
 
-Trains ``sweeps/returns_*.yaml``: three environments of Gymnasium, five seeds each. A return is that of a
-run's last evaluation, of the most likely actions; its mean over seeds is to be no further below the published
-one than a margin. Ends with 1 if one is, or if a run failed. ``--results DIR`` keeps the runs: those that are
-finished there are not trained again.
+Trains ``sweeps/returns_*.yaml``: three environments of Gymnasium, five seeds each. A return is what the
+published one is: the mean of the last 100 episodes of training, with actions as they were drawn. Its mean over
+seeds is to be no further below the published one than a margin. Ends with 1 if one is, or if a run failed.
+``--results DIR`` keeps the runs: those that are finished there are not trained again.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ MARGINS = {CARTPOLE: 25.0, ACROBOT: 10.0, LANDER: 60.0}
 
 
 def train(trainer: str, results: Path) -> Mapping[str, list[float]]:
-    """Train a trainer's grid; return the last returns by task."""
+    """Train a trainer's grid; return the returns at the end of training by task."""
     grid = ROOT / "sweeps" / f"returns_{trainer}.yaml"
     subprocess.run([ORCHESTRATE, "sweep", grid, "--results", results], check=False)
     sweep, found = load_sweep(grid), dict[str, list[float]]()
     for run in sweep.runs:
-        result = SweepDir(results, sweep.name).run(run.run_id).result()
-        if result is None:
+        trained = SweepDir(results, sweep.name).run(run.run_id)
+        if not trained.has_result():
             raise SystemExit(f"{sweep.name}: the run {run.run_id} has no result")
-        found.setdefault(run.overrides["task"], []).append(result["final_return"])
+        at_end = trained.history()[-1].metrics["train/avg_reward_100ep"]
+        found.setdefault(run.overrides["task"], []).append(at_end)
     return found
 
 
