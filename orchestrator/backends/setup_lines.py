@@ -34,7 +34,8 @@ _TOKEN = re.compile(
 )
 # The beginning of a word with a substitution, in double quotes or in none.
 _SUBSTITUTION = re.compile(
-    rf"""(?:{_LITERAL}|"(?:\\.|[^"\\$`]|\$(?!\())*(?:"|(?=[$`]))|[^\\'"])*?(?:\$\((?!\()|`)""", re.DOTALL
+    rf"""(?:{_LITERAL}|"(?:\\.|[^"\\$`]|\$(?!\((?!\()))*+(?:"|(?=[$`]))|[^\\'"])*?(?:\$\((?!\()|`)""",
+    re.DOTALL,
 )
 _ASSIGNS = re.compile(rf"(\w+)\+?={_SUBSTITUTION.pattern}", re.DOTALL)
 
@@ -113,16 +114,22 @@ def _statement(tokens: _Command, simple: Callable[[str], str]) -> str:
     command = tokens[len(before) :]
     if not command or command[0].group() in _COMPOUND or any(one["operator"] == "||" for one in command):
         return _raw(tokens)
-    return " ".join([*(word.group() for word in before), _and_list(_split(command, "&&"), simple)])
+    commands = _split(command, "&&")
+    if not all(part for one in commands for part in _split(one, "|", "|&")):
+        return _raw(tokens)  # bash names such a mistake
+    return " ".join([*(word.group() for word in before), _and_list(commands, simple)])
 
 
 def _and_list(commands: Sequence[_Command], simple: Callable[[str], str]) -> str:
     conditions = len(list(takewhile(_is_condition, commands[:-1])))
     rest = commands[conditions:]
-    texts = [_simple(command, simple) for command in rest]
-    joined = " && ".join(texts)
-    if " && " in joined and not (len(rest) == 1 and joined == _raw(rest[0])):
-        joined += _STATUS
+    question = next((number for number, one in enumerate(rest[:-1]) if _is_condition(one)), None)
+    if question is not None:  # one that fails before it ends the job, so that `;` is `&&`
+        joined = f"{_and_list(rest[:question], simple)}; {_and_list(rest[question:], simple)}"
+    else:
+        joined = " && ".join(_simple(command, simple) for command in rest)
+        if " && " in joined and not (len(rest) == 1 and joined == _raw(rest[0])):
+            joined += _STATUS
     if conditions and joined != _raw(rest[0]):
         joined = f"{{ {joined}; }}"
     return " && ".join([*map(_raw, commands[:conditions]), joined])

@@ -38,8 +38,8 @@ _ISSUED = (
     r"|AIza[\w-]{30,}|pypi-AgE[\w-]{16,}|AGE-SECRET-KEY-1\w{16,}|eyJhcGlfYWRkcmVzcy[\w+/]{20,}"
     r"|(?<![\w-])eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*"
 )
-_ADDRESS = r"\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@]+:(?!\$)(?P<password>[^\s/@]+)@(?!sha256:)"
-_PEM = r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY"
+_ADDRESS = r"\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@]+:(?!\$)(?P<password>[^\s/@]+)@(?!sha256:|localhost\b|127\.0\.0\.1\b)"
+_PEM = r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY"
 _ITSELF = re.compile(rf"\b(?:sk-[A-Za-z0-9_-]{{16,}}|{_ISSUED})|{_PEM}|\bBearer\s+[\w.~+/-]{{8,}}|{_ADDRESS}")
 # The same in files: prose has words such as sk-learn-contrib, and text and code have beginnings of keys.
 # The last are a key of W&B, and a private key in base64, as in a kubeconfig.
@@ -48,7 +48,7 @@ _IN_FILE = re.compile(
     r"|Bearer +(?=[A-Za-z._~+/-]{0,19}[0-9])(?=[0-9._~+/-]{0,19}[A-Za-z])[\w.~+/-]{20,}"
     r"|(?i:wandb)[\w. ]{0,9}(?i:key|login)\W{1,9}(?:key\W{1,3})?[0-9a-f]{40}\b"
     r"|LS0tLS1CRUdJTi(?:BQUklWQV|BSU0EgUFJJV|BFQyBQUklWQ|BPUEVOU1NI))"
-    rf"|{_PEM}[A-Z ]*-----[\s\\nr\"'+]*(?:[A-Z][\w-]+: |[\w+/=]{{16}})"
+    rf"|{_PEM}[A-Z ]{{0,10}}-----[\s\\nr\"'+]{{0,40}}(?:[A-Z][\w-]+: |[\w+/=]{{16}})"
 )
 _IN_ADDRESS = re.compile(_ADDRESS)
 # One of these is in every match, but for an address: looked for first, as most files have none.
@@ -105,8 +105,10 @@ _DESCRIBES = re.compile(
     re.IGNORECASE,
 )
 _WANDB_KEY = re.compile(r"[0-9a-f]{40}")
-# In settings these are references, too.
-_REFERENCE = re.compile(r"!|env:|[\w./-]+\.(?:json|ya?ml|toml|txt|pem|key|env)$")
+# In settings these are references, too: also names of variables, and of environments.
+_REFERENCE = re.compile(
+    r"!|env[:.]|os\.environ|[A-Z][A-Z0-9]*_[A-Z0-9_]+$|[\w./-]+-v[0-9]+$|[\w./-]+\.(?:json|ya?ml|toml|txt|pem|key|env)$"
+)
 # A reference is no secret itself: $NAME, ${oc.env:NAME}, $(cat file), {key}, ~/file.
 _ELSEWHERE = re.compile(r"[\"']?(?:\$|~|\.{0,2}/|\{[A-Za-z_][\w./+~-]*\}|<[^<>]*>|\[[^\[\]]*\]|\*+$|\.\.\.$)")
 _ASSIGNED = re.compile(r"(?<![\w.-])(?:--?)?([A-Za-z_][\w.-]*)=([^\s;&|]+)")
@@ -174,7 +176,12 @@ def _is_set(name: str, value: str, *, settings: bool, chosen: bool) -> bool:
         return bool(
             _RANDOM.match(bare) and "(" not in bare if sure else name == "key" and _WANDB_KEY.fullmatch(bare)
         )
-    return bool(_CHOSEN.fullmatch(bare) if sure else _RANDOM.search(bare))
+    return bool(_CHOSEN.fullmatch(bare) if sure else _RANDOM.search(bare) and not _reads_as_words(bare))
+
+
+def _reads_as_words(value: str) -> bool:
+    """Return whether most of a value is words, as in KeyCorridorS3R1: random ones have few such."""
+    return 2 * sum(map(len, re.findall("[A-Z][a-z]{2,}", value))) > len(value)
 
 
 def looks_secret(name: str) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.backends.script import Setting
+from orchestrator.backends.setup_lines import visibly_failing
 from orchestrator.backends.slurm import SlurmBackend
 from orchestrator.config.profiles import find_profile
 from orchestrator.core.types import Array, Job, Resources, RunState
@@ -108,6 +109,9 @@ def run_job(
         (['eval "$(nosuch hook)"'], 'eval "$(nosuch hook)": exit code 127: nosuch: command not found'),
         (["bash -c 'exit 255'"], "bash -c 'exit 255': exit code 255"),
         (["false || exit 137"], "exit 137: exit code 137"),
+        (["cd /nowhere && [ -f x ] && export A=1"], "cd /nowhere && [ -f x ] && export A=1: exit code 1"),
+        (["cd / && [ -d / ] && nosuch"], "cd / && [ -d / ] && nosuch: exit code 127"),
+        (["[ -d / ] && cd / && [ -d / ] && nosuch && echo"], "[ -d / ] && cd / && [ -d / ] && nosuch"),
     ],
 )
 def test_a_line_that_fails_is_the_reason_and_no_worker_begins(
@@ -125,6 +129,8 @@ def test_a_line_that_fails_is_the_reason_and_no_worker_begins(
     [
         ([], "none"),
         (["source good.sh"], "good"),
+        (["cd . && [ -f .nowhere ] && source .nowhere", "export A=1 && [ $A = 2 ] && x"], "none"),
+        (["[ -d / ] && cd . && which nosuch && nosuch && echo; export INNER=a"], "a"),
         (["source bad.sh || true"], "bad"),
         (["source ~/.bashrc"], "rc"),
         (
@@ -158,6 +164,18 @@ def test_lines_that_work_keep_their_effect(tmp_path: Path, lines: list[str], inn
     printed, status = run_job(tmp_path, *lines)
     assert f"the worker begins in {inner}\n" in printed
     assert status.reason is None
+
+
+@pytest.mark.parametrize(
+    "line", ["&& module load x", "a; && b", "a && && b", "if true; then && x; fi", "| x"]
+)
+def test_a_line_that_bash_cannot_read_stays_as_it_is(line: str) -> None:
+    assert list(visibly_failing([line])) == [line]
+
+
+def test_a_long_list_of_variables_is_read_in_no_time() -> None:
+    paths = "".join(f'"$A{number}":$B{number},' for number in range(200))
+    assert list(visibly_failing([f"echo {paths}"])) == [f"echo {paths}"]
 
 
 def test_a_module_without_the_command_is_the_reason(tmp_path: Path) -> None:

@@ -168,7 +168,10 @@ NO_KEYS = {
     "shell.sh": 'cd "$PWD"; PWD=$(pwd)\npassword=$1\nread -s password\nTOKEN=$(cat ~/.token)\n',
     "rules.mk": "PASSWORD ?= $(shell cat pw)\nTOKEN := $(TOKEN)\n",
     "schema.sql": "CREATE TABLE users (id INT, password VARCHAR(255) NOT NULL, token TEXT);\n",
+    "study.py": 'create_study(storage="mysql://optuna:optuna123@localhost/x")\n',
     # Settings without a value, or with names only.
+    "games.yaml": "key: KeyCorridorS3R1MiniGridEnv12\nsecret: SecretGame-v0\naccess_token: bert-base-v2\n",
+    "names.yaml": "api_key: OPENAI_API_KEY_1\nauth_token: env.WANDB_API_KEY1\n",
     "keys.yaml": "keys: [obs, action]\nin_keys: observation\nprimary_key: id\nforeign_key: user_id\n",
     "conf.yaml": "api_key: ${oc.env:WANDB_API_KEY}\npassword: null\npassword_file: /run/secrets/db\n",
     "ci.yml": "TOKEN: ${{ secrets.GITHUB_TOKEN }}\npermissions:\n  id-token: write\n",
@@ -207,3 +210,11 @@ def test_a_file_with_a_key_is_found(name: str) -> None:
 def test_a_file_without_a_key_is_taken(name: str) -> None:
     assert not is_named_like_key(name)
     assert not has_key(name, NO_KEYS[name].encode())
+
+
+@pytest.mark.parametrize(
+    "text", ["-----BEGIN " + "PRIVATE KEY" * 90_000, "Bearer " * 140_000, "key: " * 200_000]
+)
+def test_a_long_text_is_read_in_time(text: str) -> None:
+    """Without an answer in proportion to its length this takes hours."""
+    assert not has_key("a.py", text.encode())
