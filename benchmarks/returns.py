@@ -1,9 +1,9 @@
 """``python -m benchmarks.returns``: do `a2c`, `impala` and `ppo` learn as well as published implementations?
 
 Trains ``sweeps/returns_*.yaml``: three environments of Gymnasium, five seeds each. A return is what the
-published one is: the mean of the last 100 episodes of training, with actions as they were drawn. Its mean over
-seeds is to be no further below the published one than a margin. Ends with 1 if one is, or if a run failed.
-``--results DIR`` keeps the runs: those that are finished there are not trained again.
+published one is: the mean of the last 100 episodes of training, with actions as they were drawn. Its mean
+over seeds is to be no further below the published one than a margin. Ends with 1 if one is, or if a run
+failed. ``--results DIR`` keeps the runs: those that are finished there are not trained again.
 """
 
 from __future__ import annotations
