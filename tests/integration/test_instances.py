@@ -677,4 +677,4 @@ def test_a_machine_taken_away_during_its_set_up_is_replaced(
     assert exchange(sweep).settled == [job.token]
     seen = poll_sweep(sweep)
     assert states(sweep) == {RunState.PENDING}
-    assert (why_left(sweep, seen) is not None) == refused
+    assert bool(why_left(sweep, seen).why) == refused
