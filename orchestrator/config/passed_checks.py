@@ -49,7 +49,8 @@ class PassedCheck:
             "request": [request, sorted(runs)],
             # Installing a package changes the folder that it is in.
             "packages": _stamps(map(Path, sys.path)),
-            "files": _stamps(sorted(worker_side.rglob("*.*"))),
+            # The first check compiles the sources.
+            "files": _stamps(sorted(path for path in worker_side.rglob("*.*") if path.suffix != ".pyc")),
             "machine": [socket.gethostname(), hardware.gpus()],
             "variables": {name: os.environ.get(name) for name in _VARIABLES},
         }

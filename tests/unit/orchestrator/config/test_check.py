@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.config import passed_checks
 from orchestrator.config.check import CheckReport, check_sweep
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand
@@ -72,6 +73,23 @@ def test_what_passed_is_not_checked_again_until_something_changes(
         os.utime(passed, (yesterday, yesterday))
     checker.check(grid)
     assert len(checker.requests) == 7
+
+
+def test_what_the_first_check_compiled_does_not_repeat_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = tmp_path / "jobs"
+    (sources / "__pycache__").mkdir(parents=True)
+    (sources / "trainer.py").write_text("")
+    monkeypatch.setattr(passed_checks, "_worker_side", lambda: sources)
+    checker = Checker(tmp_path)
+    checker.check("")
+    (sources / "__pycache__" / "trainer.cpython-311.pyc").write_bytes(b"")
+    checker.check("")
+    assert len(checker.requests) == 1
+    (sources / "trainer.py").write_text("edited = True\n")
+    checker.check("")
+    assert len(checker.requests) == 2
 
 
 def test_a_check_with_problems_or_of_files_that_a_person_edits_is_repeated(
