@@ -149,6 +149,17 @@ class AttemptDir:
         found = [match for name in self.checkpoint_names() if (match := CHECKPOINT.fullmatch(name))]
         return max((int(match["frames"]) for match in found), default=None)
 
+    def newest_checkpoint(self) -> dict[str, float] | None:
+        """Return frames, modification time and bytes of the most advanced checkpoint here, for display."""
+        name = max(filter(CHECKPOINT.fullmatch, listdir(self.checkpoints)), default=None)
+        try:
+            about = os.stat(self.checkpoints / name) if name else None
+        except OSError:  # replaced by its successor a moment ago
+            about = None
+        if name is None or about is None:
+            return None
+        return {"frames": int(name.partition("-")[0]), "time": about.st_mtime, "bytes": about.st_size}
+
     def segment_name(self, group: int, start: int, count: int, digest: str) -> Path:
         """Return the path of a piece of a replay buffer.
 

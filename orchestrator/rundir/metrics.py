@@ -26,8 +26,10 @@ from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir.atomic import parse_json, storage_errors
 from orchestrator.rundir.file_server import persist
 from orchestrator.rundir.kinds import MALFORMED
-from orchestrator.rundir.plain_files import open_to_write, read_plain
+from orchestrator.rundir.plain_files import open_plain, open_to_write, read_plain
 
+# Bytes at the end of a metrics file that contain its last line.
+_LAST_LINE = 1 << 16
 _NUMBERS = frozenset((float,))
 _ENCODER = json.JSONEncoder(allow_nan=False)
 
@@ -122,6 +124,16 @@ def read_metrics(path: Path) -> tuple[ResumePoint | None, list[Row]]:
         except MALFORMED as error:
             raise DamagedFileError(path, f"line {number} is not a metrics row ({error!r})") from error
     return resumed_from, rows
+
+
+def last_metrics(path: Path) -> Mapping[str, float]:
+    """Return the metrics of the last whole line of a file that grows; empty without one."""
+    try:
+        with open_plain(path) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_LINE))
+            return _row(parse_json(file.read(_LAST_LINE).split(b"\n")[-2])).metrics
+    except (DamagedFileError, OSError, *MALFORMED):
+        return {}
 
 
 def add_row(rows: list[Row], row: Row) -> None:

@@ -113,6 +113,11 @@ class Survey:
             row.run_id for row in self.rows if row.in_grid and self.statuses[row.run_id].state is state
         )
 
+    def record(self, row: IndexRow) -> dict[str, Any]:
+        """Return a run in JSON form, as `status --json` has it."""
+        about = {"target": self.target(row.run_id), "in_grid": row.in_grid, "point": row.point}
+        return {**self.statuses[row.run_id].to_json(), **about}
+
     def target(self, run_id: str) -> str | None:
         """Return the target of the run's present or last job; another tree's job is named with its place."""
         token = self.statuses[run_id].token or ""

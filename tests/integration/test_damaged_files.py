@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from orchestrator.core.errors import OrchestrateError
-from orchestrator.rundir.standalone_reader import GlanceTree
 from orchestrator.ui.cli import app
+from orchestrator.ui.monitor.tree import WatchedTree
 from tests.integration.test_odd_files import make_tree
 
 _DEEP = "a hundred thousand lists"
@@ -107,7 +107,7 @@ def require_answers(tree: Path, monkeypatch: pytest.MonkeyPatch, *commands: tupl
         if "--json" in command:
             assert len(json.loads(answer.stdout)[0]["runs"]) >= 3
     assert len(pl.read_parquet("results/odd/results.parquet")) >= 3
-    GlanceTree("results", 300.0).look(time.time(), 10)
+    WatchedTree(Path("results")).look(time.time(), 10)
 
 
 @pytest.mark.parametrize(("name", "place", "value"), _KNOWN)

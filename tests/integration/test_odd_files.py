@@ -37,8 +37,8 @@ from orchestrator.rundir import Evaluation, Event, Holder, SweepDir, Uploaded
 from orchestrator.rundir.foreign_marks import mark_absent, mark_origin
 from orchestrator.rundir.handover import Handover, WorkerEnd
 from orchestrator.rundir.journal import STARTED
-from orchestrator.rundir.standalone_reader import GlanceTree
 from orchestrator.ui.cli import app
+from orchestrator.ui.monitor.tree import WatchedTree
 from tests import warm
 from tests.helpers import ROOT, enter
 
@@ -168,7 +168,7 @@ def test_every_command_answers(tree: Path, tmp_path: Path, monkeypatch: pytest.M
             for command in COMMANDS[number % 3 :: 3] if make is fifo else COMMANDS[:1]:
                 require_answer(command, f"{make.__name__} for {name}")
             with limit():
-                GlanceTree(str(copy / "results"), 300.0).look(time.time(), 10)
+                WatchedTree(copy / "results").look(time.time(), 10)
             shutil.rmtree(copy)
 
 

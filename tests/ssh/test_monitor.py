@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,7 +23,7 @@ from orchestrator.core.errors import HostError, NotFoundError, UnreachableError
 from orchestrator.core.ssh import Host
 from orchestrator.rundir import SweepDir
 from orchestrator.ui.monitor import ConnectionState, Monitor, connection
-from tests.helpers import count_runs, finish, make_sweep, wait_for, work
+from tests.helpers import ROOT, count_runs, finish, make_sweep, wait_for, work
 from tests.ssh.server import ALIAS, Server
 
 # Stands in for TensorBoard where the real one's start would be waited for again and again.
@@ -49,6 +50,15 @@ def sweep(server: Server, tmp_path: Path) -> SweepDir:
     sweep = make_sweep(results, count_runs(tmp_path / "audit", 2, steps=4, seconds=0.0))
     assert work(sweep, slots=2) == 0
     (sweep.run(sweep.run_ids()[0]).attempt(1).path / "events.out.tfevents.1.cluster").touch()
+    pushed = sweep.path / "code" / ("0" * 16) / "ours"
+    pushed.mkdir(parents=True)
+    (pushed / "orchestrator").symlink_to(ROOT / "orchestrator")
+    python = server.folder / "python" / "python3"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    login = f'echo "Welcome!"; read -r line; export PATH={python.parent}:"$PATH"\n'
+    (server.home / ".bash_profile").write_text(login)
     return sweep
 
 
@@ -270,17 +280,43 @@ def test_what_cannot_be_watched_is_said_at_once(server: Server, sweep: SweepDir,
         pass
 
 
-def test_a_cluster_without_python_is_told_apart(server: Server, sweep: SweepDir) -> None:
+def refusal(server: Server) -> HostError:
+    with pytest.raises(HostError) as error, Monitor(parse_place(ALIAS), Path("results")):
+        pass
+    nothing_left(server)
+    return error.value
+
+
+def test_a_cluster_without_the_program_says_what_was_tried(server: Server, sweep: SweepDir) -> None:
+    shutil.rmtree(sweep.path / "code")
+    python = server.folder / "python" / "python3"
+    python.write_text("#!/bin/sh\necho \"No module named 'orchestrator'\" >&2; exit 1\n")
+    own = server.home / "orchestrate" / ".venv" / "bin" / "python"
+    own.parent.mkdir(parents=True)
+    own.write_text("#!/bin/sh\nprintf 'Unknown option: -P\\nTry -h\\n' >&2; exit 2\n")
+    own.chmod(0o755)
+    refused = refusal(server)
+    assert "no orchestrate can answer there" in str(refused)
+    assert "python3: No module named 'orchestrator'" in str(refused)
+    assert f"{own.parent.parent.parent}/results/../.venv/bin/python: older than Python 3.11" in str(refused)
+    assert "submit a sweep there" in str(refused.hint)
+
+
+def test_a_cluster_without_a_shell_of_ours_says_so(server: Server, sweep: SweepDir) -> None:
     server.stop()
     programs = server.folder / "few"
     programs.mkdir()
-    (programs / "sh").symlink_to("/bin/sh")
+    for name in ("sh", "pwd"):
+        (programs / name).symlink_to(f"/bin/{name}")
     server.start({"PATH": str(programs)})
-    with (
-        pytest.raises(HostError, match="no python3 on PATH there"),
-        Monitor(parse_place(ALIAS), Path("results")),
-    ):
-        pass
+    assert "no orchestrate can answer there" in str(refusal(server))
+
+
+def test_code_that_came_with_a_copy_is_never_started(server: Server, sweep: SweepDir) -> None:
+    (sweep.path / ".synced").mkdir()
+    python = server.folder / "python" / "python3"
+    python.write_text('#!/bin/sh\necho "PYTHONPATH=$PYTHONPATH" >&2; exit 1\n')
+    assert "python3: PYTHONPATH=;" in f"{refusal(server)};".replace(")", ";")
 
 
 def test_the_tree_of_an_alias_is_where_it_is_usually(server: Server, sweep: SweepDir) -> None:

@@ -180,15 +180,6 @@ def _as_of(sweep_dir: SweepDir) -> str:
 
 
 def _as_json(sweep_dir: SweepDir, seen: Survey) -> dict[str, object]:
-    runs = [
-        {
-            **seen.statuses[row.run_id].to_json(),
-            "target": seen.target(row.run_id),
-            "in_grid": row.in_grid,
-            "point": row.point,
-        }
-        for row in seen.rows
-    ]
     from orchestrator.control.instance_costs import instance_costs
     from orchestrator.rundir.synced import copy_of
 
@@ -197,4 +188,11 @@ def _as_json(sweep_dir: SweepDir, seen: Survey) -> dict[str, object]:
     about = {} if copy is None else {"copy_of": copy.source, "as_of": copy.time}
     up = {"instances": [one.as_dict() for one in found]} if (found := instance_costs(sweep_dir)) else {}
     notes = {"notes": list(seen.remarks)} if seen.remarks else {}
-    return {"sweep": sweep_dir.name, **about, "counts": counts, "runs": runs, **notes, **up}
+    return {
+        "sweep": sweep_dir.name,
+        **about,
+        "counts": counts,
+        "runs": [*map(seen.record, seen.rows)],
+        **notes,
+        **up,
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -15,12 +16,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Self
 
-from orchestrator.config.locations import TreeLocation, no_tree
+from orchestrator.config.locations import TreeLocation, tree_there
 from orchestrator.config.profiles import preparation
 from orchestrator.core.errors import HostError, NotFoundError, OrchestrateError, UnreachableError
+from orchestrator.core.formats import require_known_format
+from orchestrator.core.package_files import PACKAGE
 from orchestrator.core.ssh import Host, failure
-from orchestrator.rundir import lease_seconds, standalone_reader
 from orchestrator.ui.monitor.port_forward import PortForward
+from orchestrator.ui.monitor.remote_program import NOT_INSTALLED, PROBE, command_there, not_installed
 from orchestrator.ui.monitor.snapshot import DamagedSnapshotError, MonitorSnapshot, parse_look
 
 # Seconds between looks.
@@ -37,7 +40,6 @@ _LOGIN_PAUSE_S = 30.0
 _LEAVING_S = 5.0
 _LONGEST_ANSWER = 16 << 20
 _ROWS = 50
-_OWN_IMPORT = "from orchestrator.rundir.standalone_reader import GlanceTree\n"
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Monitor:
     def __init__(self, place: TreeLocation, results: Path, *, tensorboard: bool = True) -> None:
         self._place = place
         self._host = Host(place.host) if place.host is not None else None
-        self._folders = place.folders or (str(results.absolute()),)
+        self._results = results.absolute()
         self._tensorboard = tensorboard
         self._seen = ConnectionState()
         self._asked = time.monotonic()
@@ -146,10 +148,11 @@ class Monitor:
 
     def _watch(self) -> None:
         """Take snapshots until the link is cut or the monitor closed."""
-        with tempfile.TemporaryFile() as errors, self._opened(errors) as process:
+        tree = self._tree()
+        with tempfile.TemporaryFile() as errors, self._opened(tree, errors) as process:
             self._process = process
             try:
-                self._request_snapshots(process)
+                self._request_snapshots(process, tree)
                 if not self._stopping.is_set():
                     raise self._end_error(process, errors)
             except BrokenPipeError:
@@ -162,11 +165,11 @@ class Monitor:
                 self._process = None
                 _end_probe(process)
 
-    def _request_snapshots(self, process: subprocess.Popen[bytes]) -> None:
+    def _request_snapshots(self, process: subprocess.Popen[bytes], tree: str) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         send = process.stdin.raw.write  # type: ignore[attr-defined]  # nothing stays behind in a buffer
-        _send_all(send, program() + json.dumps(self._configuration()).encode() + b"\n")
+        _send_all(send, json.dumps(self._configuration(tree)).encode() + b"\n")
         while not self._stopping.is_set():
             self._asked = time.monotonic()
             _send_all(send, b"\n")
@@ -181,8 +184,8 @@ class Monitor:
             answer = json.loads(line)
         except ValueError as error:
             raise DamagedSnapshotError("an answer that is not JSON") from error
-        if isinstance(answer, dict) and "missing" in answer:
-            raise self._no_tree()
+        if isinstance(answer, dict):
+            require_known_format(answer, f"{self._place.text}: the answer of the program there")
         look = parse_look(answer)
         self._seen = ConnectionState(look, time.time(), None, self._url(look))
         self._first.set()
@@ -197,56 +200,47 @@ class Monitor:
         self._relay.lead_to(look.board.port)
         return f"http://127.0.0.1:{self._relay.port}/"
 
-    @contextmanager
-    def _opened(self, errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-        # -I: neither the folder it starts in nor variables decide what is imported.
-        words = ["-I", "-c", f"import sys; exec(sys.stdin.buffer.read({len(program())}))"]
+    def _tree(self) -> str:
+        """Return the absolute path of the tree on its machine. Raises :class:`NotFoundError`."""
         if self._host is not None:
             self._connect(self._host)
-            with self._host.open(["python3", *words], errors=errors) as process:
+            return tree_there(self._host, self._place)
+        if not self._results.is_dir():
+            raise NotFoundError(
+                f"there is no folder {self._results}", hint="say where results are: --results DIR"
+            )
+        return str(self._results)
+
+    @contextmanager
+    def _opened(self, tree: str, errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+        if self._host is not None:
+            with self._host.open(command_there(tree, self._place.profile), errors=errors) as process:
                 yield process
             return
-        argv = [sys.executable, *words]
+        # This very program, wherever it was started from. -P: and nothing of the present folder.
+        path = os.pathsep.join(filter(None, (str(PACKAGE.parent), os.environ.get("PYTHONPATH"))))
+        argv, env = [sys.executable, "-P", "-m", PROBE], {**os.environ, "PYTHONPATH": path}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
-        with subprocess.Popen(argv, **pipes) as process:  # type: ignore[call-overload]
+        with subprocess.Popen(argv, env=env, **pipes) as process:  # type: ignore[call-overload]
             yield process
 
-    def _configuration(self) -> Mapping[str, Any]:
+    def _configuration(self, tree: str) -> Mapping[str, Any]:
         return {
-            "places": self._folders,
-            "lease": lease_seconds(),
+            "tree": tree,
             "rows": _ROWS,
             "silence": _SILENCE_S,
             "tensorboard": tensorboard_commands(self._place) if self._tensorboard else [],
         }
 
-    def _no_tree(self) -> OrchestrateError:
-        if self._place.host is not None:
-            return no_tree(self._place)
-        return NotFoundError(
-            f"there is no folder {self._folders[0]}", hint="say where results are: --results DIR"
-        )
-
     def _end_error(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> OrchestrateError:
         code = process.wait()
         errors.seek(0)
         said = errors.read(1 << 16).decode(errors="replace")
-        if code == 127:
-            return HostError(
-                f"{self._place.text}: found no python3 on PATH there, which the monitor needs",
-                hint="put one on the PATH of its login shell, as with `module load python` in ~/.bashrc",
-            )
+        if code in NOT_INSTALLED:
+            return not_installed(self._place, said)
         if self._host is not None and (code in (255, -15) or not said.strip()):
             return failure(self._host.name, said or "connection closed")
         return failure(self._place.text, said)
-
-
-def program() -> bytes:
-    """Return the text of the program that takes snapshots, for any Python from 3.6 on."""
-    probe = Path(__file__).with_name("probe.py").read_text(encoding="utf-8")
-    before, found, after = probe.partition(_OWN_IMPORT)
-    assert found, "the probe takes GlanceTree from the text before it"
-    return (Path(standalone_reader.__file__).read_text(encoding="utf-8") + before + after).encode()
 
 
 def tensorboard_commands(place: TreeLocation) -> list[list[str]]:

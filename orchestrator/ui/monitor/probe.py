@@ -1,9 +1,10 @@
-"""Take snapshots of a machine and the results on it, without this package installed there.
+"""Take snapshots of a machine and the results on it: ``python -m orchestrator.ui.monitor.probe``.
 
-It is sent as text, after :mod:`orchestrator.rundir.standalone_reader`, to the stdin of any Python from 3.6
-on. The next line there is the configuration, JSON; it answers each further line with one line, JSON. It ends
-with all that it started when its stdin does, or after a long silence.
+The first line of its stdin is the configuration, JSON; it answers each further line with one line, JSON. It
+ends with all that it started when its stdin does, or after a long silence.
 """
+
+from __future__ import annotations
 
 import ctypes
 import glob
@@ -19,9 +20,12 @@ import sys
 import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
-from orchestrator.rundir.standalone_reader import GlanceTree
+from orchestrator.core.bulk_read import no_garbage_collection
+from orchestrator.core.formats import stamp
+from orchestrator.ui.monitor.tree import WatchedTree
 
 _QUOTA_EVERY_S = 120
 _PATIENCE_S = 8
@@ -45,7 +49,7 @@ class Machine:
         if self._ticks is not None:
             time.sleep(0.2)  # for a first difference
 
-    def look(self) -> "dict[str, Any]":
+    def look(self) -> dict[str, Any]:
         """Return the machine's load and its file system."""
         memory = _memory()
         return {
@@ -58,7 +62,7 @@ class Machine:
             "disk": self._disk(),
         }
 
-    def _busy(self) -> "float | None":
+    def _busy(self) -> float | None:
         """Percent of all cores since the last look."""
         before, self._ticks = self._ticks, _ticks()
         if before is None or self._ticks is None or self._ticks[0] <= before[0]:
@@ -68,9 +72,9 @@ class Machine:
     def _gpus(self) -> str:
         if self._smi is None:
             return ""
-        return _output([self._smi, "--query-gpu=" + _GPU_FIELDS, "--format=csv,noheader,nounits"])
+        return _output([self._smi, f"--query-gpu={_GPU_FIELDS}", "--format=csv,noheader,nounits"])
 
-    def _disk(self) -> "dict[str, Any]":
+    def _disk(self) -> dict[str, Any]:
         seen = os.statvfs(self._tree)
         return {
             "total": seen.f_blocks * seen.f_frsize,
@@ -98,14 +102,14 @@ class TensorBoard:
     ``commands``: beginnings of command lines that start one, tried in turn until one has it installed.
     """
 
-    def __init__(self, tree: str, commands: "list[list[str]]") -> None:
+    def __init__(self, tree: str, commands: list[list[str]]) -> None:
         self._tree, self._commands = tree, list(commands)
-        self._process = None  # type: subprocess.Popen[bytes] | None
-        self._said = []  # type: list[bytes]
-        self._port = None  # type: int | None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._said: list[bytes] = []
+        self._port: int | None = None
         self._started, self._closed, self._lock = 0.0, False, threading.RLock()
 
-    def look(self, has_events: bool) -> "dict[str, Any]":
+    def look(self, has_events: bool) -> dict[str, Any]:
         """Return its state; start one if there are events to show."""
         if self._process is None or self._process.poll() is not None:
             found = _found_tensorboard(self._tree)
@@ -134,7 +138,7 @@ class TensorBoard:
                 except OSError:
                     return
 
-    def _start(self) -> "dict[str, Any]":
+    def _start(self) -> dict[str, Any]:
         if not self._commands:
             return {"state": "absent"}
         options = ["--logdir", self._tree, "--host", "127.0.0.1", "--port", "0"]
@@ -144,7 +148,7 @@ class TensorBoard:
                 return {"state": "waiting"}
             try:
                 self._process = subprocess.Popen(
-                    self._commands[0] + options,
+                    [*self._commands[0], *options],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
@@ -158,7 +162,7 @@ class TensorBoard:
         threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
         return {"state": "starting"}
 
-    def _after_end(self) -> "dict[str, Any]":
+    def _after_end(self) -> dict[str, Any]:
         """Handle an ended TensorBoard: try the next Python, or start it again later."""
         assert self._process is not None
         said = b"".join(self._said)
@@ -168,10 +172,10 @@ class TensorBoard:
             return self._start()
         if time.monotonic() - self._started > _AGAIN_S:
             self._process = None
-        words = said.decode("utf-8", "replace").strip().split("\n")[-1]
+        words = said.decode(errors="replace").strip().split("\n")[-1]
         return {"state": "failed", "message": words[:300]}
 
-    def _listen(self, process: "subprocess.Popen[bytes]") -> None:
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
         with process.stdout as output:
             for line in output:
@@ -183,22 +187,18 @@ class TensorBoard:
 
 def main() -> None:
     """Read the configuration, then answer each line with a snapshot."""
-    config = json.loads(sys.stdin.buffer.readline().decode("utf-8"))
-    places = [os.path.expanduser(os.path.expandvars(place)) for place in config["places"]]
-    tree = next((os.path.abspath(place) for place in places if os.path.isdir(place)), None)
-    if tree is None:
-        _answer({"missing": config["places"]})
-        return
+    config = json.loads(sys.stdin.buffer.readline())
+    tree = config["tree"]
     commands = [[part.replace("{tree}", tree) for part in command] for command in config["tensorboard"]]
     board = TensorBoard(tree, commands)
     asked = threading.Semaphore(0)
     _Requests(asked, board, config["silence"]).start()
-    results, machine = GlanceTree(tree, config["lease"]), Machine(tree)
+    results, machine = WatchedTree(Path(tree)), Machine(tree)
     while asked.acquire():
-        began = time.monotonic()
-        now = time.time()
-        seen = {"time": now, "host": socket.gethostname(), "user": _user(), "tree": tree}
-        seen.update(results.look(now, config["rows"]))
+        began, now = time.monotonic(), time.time()
+        seen = {**stamp(), "time": now, "host": socket.gethostname(), "tree": tree}
+        with no_garbage_collection():
+            seen |= results.look(now, config["rows"])
         seen["machine"] = machine.look()
         seen["tensorboard"] = board.look(results.has_events) if commands else None
         seen["seconds"] = time.monotonic() - began
@@ -237,12 +237,12 @@ class _Requests:
         os._exit(0)
 
 
-def _answer(value: "dict[str, Any]") -> None:
+def _answer(value: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
-def _ticks() -> "tuple[int, int] | None":
+def _ticks() -> tuple[int, int] | None:
     """Return the ticks of all cores together: all, and idle ones."""
     try:
         with open("/proc/stat") as file:
@@ -252,7 +252,7 @@ def _ticks() -> "tuple[int, int] | None":
     return sum(numbers), sum(numbers[3:5])
 
 
-def _memory() -> "dict[str, int]":
+def _memory() -> dict[str, int]:
     """Return the kernel's figures on memory, in bytes."""
     try:
         with open("/proc/meminfo") as file:
@@ -262,9 +262,9 @@ def _memory() -> "dict[str, int]":
     return {words[0]: int(words[1]) * 1024 for words in lines if len(words) == 3}
 
 
-def _mount(path: str) -> "dict[str, str]":
+def _mount(path: str) -> dict[str, str]:
     """Return the file system of a path: its type, its source and its mount point."""
-    best = {}  # type: dict[str, str]
+    best: dict[str, str] = {}
     try:
         with open("/proc/self/mounts") as file:
             for line in file:
@@ -285,7 +285,7 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def _output(argv: "list[str]") -> str:
+def _output(argv: list[str]) -> str:
     """Return the output of a program; empty if it is missing, fails or takes long."""
     try:
         done = subprocess.run(
@@ -297,10 +297,10 @@ def _output(argv: "list[str]") -> str:
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.decode("utf-8", "replace")[:_LONGEST_TEXT]
+    return done.stdout.decode(errors="replace")[:_LONGEST_TEXT]
 
 
-def _found_tensorboard(tree: str) -> "int | None":
+def _found_tensorboard(tree: str) -> int | None:
     """Return the port of a TensorBoard that this user runs for the tree, from TensorBoard's notes."""
     for path in glob.glob(os.path.join(tempfile.gettempdir(), ".tensorboard-info", "pid-*.info")):
         try:
@@ -308,8 +308,8 @@ def _found_tensorboard(tree: str) -> "int | None":
                 if os.fstat(file.fileno()).st_uid != os.getuid():
                     continue
                 note = json.load(file)
-            process = "/proc/%d" % int(note["pid"])
-            with open(process + "/cmdline", "rb") as file_of_words:
+            process = f"/proc/{int(note['pid'])}"
+            with open(f"{process}/cmdline", "rb") as file_of_words:
                 words = file_of_words.read()
             same = os.stat(process).st_uid == os.getuid() and b"tensorboard" in words
             if same and note["logdir"] == tree and _listens(int(note["port"])):

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.core.formatting import plain
-from orchestrator.core.labels import labeller
 from orchestrator.core.types import RunState
 
 _LONGEST_TEXT = 400
 _MOST = 1000
+_FIGURES = ("frames", "total", "end_to_end_fps", "value", "memory_mb", "eta")
 
 
 class DamagedSnapshotError(ValueError):
@@ -81,19 +81,14 @@ class TensorBoardState:
 
 @dataclass(frozen=True)
 class MonitoredSweep:
-    """A sweep's latest grid. ``left``: frames still to train, ``None`` where no run reported its length."""
+    """A sweep's latest grid. ``eta``: seconds to go, ``None`` if unknown; ``notes``: problems, for users."""
 
     name: str
     counts: Mapping[RunState, int]
     end_to_end_fps: float
-    left: float | None
+    eta: float | None
     since: float
-    damaged: int
-
-    @property
-    def eta(self) -> float | None:
-        """Seconds to go at the present speed, ``None`` where unknown."""
-        return self.left / self.end_to_end_fps if self.left is not None and self.end_to_end_fps > 0 else None
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -114,14 +109,7 @@ class MonitoredRun:
     checkpoint_frames: float | None
     checkpoint_time: float | None
     memory_mb: float | None
-
-    @property
-    def eta(self) -> float | None:
-        """Seconds to go at the present speed, ``None`` where unknown."""
-        speed = self.end_to_end_fps
-        if self.state is not RunState.RUNNING or not speed or self.total is None or self.frames is None:
-            return None
-        return max(0.0, (self.total - self.frames) / speed)
+    eta: float | None
 
 
 @dataclass(frozen=True)
@@ -141,15 +129,13 @@ class MonitorSnapshot:
 def parse_look(answer: Any) -> MonitorSnapshot:
     """Parse a probe's answer. Raises :class:`DamagedSnapshotError`."""
     try:
-        rows = [_of(row, dict) for row in _of(answer["rows"], list)[:_MOST]]
-        labels = _labels(rows)
         return MonitorSnapshot(
             time=_number(answer["time"]),
             host=_text(answer["host"]),
             tree=_text(answer["tree"]),
             seconds=_number(answer["seconds"]),
             sweeps=tuple(_sweep(_of(sweep, dict)) for sweep in _of(answer["sweeps"], list)[:_MOST]),
-            runs=tuple(_run(row, label) for row, label in zip(rows, labels, strict=True)),
+            runs=tuple(_run(_of(row, dict)) for row in _of(answer["rows"], list)[:_MOST]),
             machine=_machine(answer["machine"]),
             board=None if answer["tensorboard"] is None else _board(_of(answer["tensorboard"], dict)),
         )
@@ -191,27 +177,17 @@ def _limit(soft: float | None, hard: float | None) -> float | None:
     return min((one for one in (soft, hard) if one), default=None)
 
 
-def _labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Label the runs of each sweep by the keys that vary."""
-    points = [{str(key): value for key, value in _of(row["point"], dict).items()} for row in rows]
-    label = {
-        name: labeller([point for row, point in zip(rows, points, strict=True) if row["sweep"] == name])
-        for name in {_of(row["sweep"], str) for row in rows}
-    }
-    return [_text(label[row["sweep"]](point)) for row, point in zip(rows, points, strict=True)]
-
-
-def _run(row: Mapping[str, Any], label: str) -> MonitoredRun:
+def _run(row: Mapping[str, Any]) -> MonitoredRun:
     checkpoint = _of(row["checkpoint"] or {}, dict)
     return MonitoredRun(
         sweep=_text(row["sweep"]),
-        run_id=_text(row["run"]),
-        label=label,
+        run_id=_text(row["run_id"]),
+        label=_text(row["label"]),
         state=RunState(row["state"]),
-        **{key: _maybe(row[key]) for key in ("frames", "total", "end_to_end_fps", "value", "memory_mb")},
+        **{key: _maybe(row[key]) for key in _FIGURES},
         since=_number(row["since"]),
-        why=_text(row["why"] or ""),
-        host=_text(row["host"] or ""),
+        why=_text(row["why"]),
+        host=_text(row["host"]),
         checkpoint_frames=_maybe(checkpoint.get("frames")),
         checkpoint_time=_maybe(checkpoint.get("time")),
     )
@@ -223,9 +199,9 @@ def _sweep(sweep: Mapping[str, Any]) -> MonitoredSweep:
         name=_text(sweep["name"]),
         counts={state: counts[state] for state in RunState if state in counts},
         end_to_end_fps=_number(sweep["end_to_end_fps"]),
-        left=_maybe(sweep["left"]),
+        eta=_maybe(sweep["eta"]),
         since=_number(sweep["since"]),
-        damaged=int(_number(sweep["damaged"])),
+        notes=tuple(map(_text, _of(sweep["notes"], list)[:_MOST])),
     )
 
 

@@ -104,16 +104,18 @@ def sweep_line(sweep: MonitoredSweep) -> str:
     """Return a sweep's runs by state, its time to go and its speed."""
     skipped = sweep.counts.get(RunState.SKIPPED, 0)
     parts = [f"{sweep.counts.get(RunState.DONE, 0)}/{sum(sweep.counts.values()) - skipped} done"]
-    # Pending runs may have queued jobs, which are not visible from here.
-    names = {RunState.PENDING: "not begun"}
-    for state, count in sorted(sweep.counts.items(), key=lambda item: item[0] is RunState.PENDING):
-        if state is not RunState.DONE:
-            parts.append(f"{count} {names.get(state, state.value)}")
+    # The scheduler is not queried: whether a job waits is not visible from here.
+    waiting = sum(sweep.counts.get(state, 0) for state in (RunState.PENDING, RunState.QUEUED))
+    for state, count in sweep.counts.items():
+        if state not in (RunState.DONE, RunState.PENDING, RunState.QUEUED):
+            parts.append(f"{count} {state.value}")
+    if waiting:
+        parts.append(f"{waiting} not begun")
     if sweep.eta is not None and RunState.RUNNING in sweep.counts:
         parts.append(f"ETA {duration(sweep.eta)}")
     if sweep.end_to_end_fps:
         parts.append(f"{number(sweep.end_to_end_fps)} e2e fps")
-    return "  ".join(parts)
+    return "  ".join((*parts, *sweep.notes))
 
 
 def frames(run: MonitoredRun, *, short: bool = False) -> str:

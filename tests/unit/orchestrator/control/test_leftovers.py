@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from orchestrator.rundir import (
     SweepDir,
     WorkerLog,
     cleanup,
-    standalone_reader,
     tidy_finished,
 )
 from orchestrator.rundir.atomic import parse_json, temporary_name
@@ -153,19 +151,3 @@ def test_a_worker_that_left_for_the_queue_cuts_no_rest_short(results: Path, tmp_
 
     journal.append(Event(EXITED, 3.0, data={"again": True}))
     assert rested() > 1.1
-
-
-def test_the_reader_without_our_code_takes_no_more_memory_than_a_file_has(tmp_path: Path) -> None:
-    path = tmp_path / "index.tsv"
-    path.write_bytes(b"0" * 100)
-    tracemalloc.start()
-    try:
-        assert [standalone_reader._bytes(str(path), start) for start in (0, 90, -5, 200)] == [
-            b"0" * 100,
-            b"0" * 10,
-            b"0" * 5,
-            b"",
-        ]
-        assert tracemalloc.get_traced_memory()[1] < 1 << 24
-    finally:
-        tracemalloc.stop()

@@ -18,8 +18,8 @@ from orchestrator.config.code.snapshot import received
 from orchestrator.core.errors import FormatError
 from orchestrator.core.formats import stamp
 from orchestrator.rundir import CodeDir
-from orchestrator.rundir.standalone_reader import GlanceTree
 from orchestrator.ui.cli import app
+from orchestrator.ui.monitor.tree import WatchedTree
 from tests.helpers import command_run, enter, make_sweep, submit
 
 LATER = {"format": 99, "version": "9.9"}
@@ -47,8 +47,8 @@ def test_a_worker_and_the_monitor_go_on_without_a_later_entry(results: Path) -> 
     decisions = Decisions(sweep, 1)
     decisions.refresh()
     assert (decisions.last, decisions.cancelled) == (2, set())
-    (seen,) = GlanceTree(str(results), 300.0).look(time.time(), 9)["sweeps"]
-    assert seen["damaged"] == 1
+    (seen,) = WatchedTree(results).look(time.time(), 9)["sweeps"]
+    assert "found format" in str(seen["notes"])
 
 
 def test_an_entry_without_a_number_is_of_the_first_format(results: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import io
 import json
@@ -28,11 +27,11 @@ from orchestrator.core.errors import UnreachableError
 from orchestrator.core.types import RunState
 from orchestrator.rundir import Event, Holder, SweepDir
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
-from orchestrator.rundir.standalone_reader import GlanceTree
 from orchestrator.ui.cli.monitor import screen
 from orchestrator.ui.monitor import ConnectionState, MonitorSnapshot, wording
-from orchestrator.ui.monitor.connection import program, tensorboard_commands
+from orchestrator.ui.monitor.connection import tensorboard_commands
 from orchestrator.ui.monitor.probe import TensorBoard
+from orchestrator.ui.monitor.remote_program import PROBE
 from orchestrator.ui.monitor.snapshot import (
     DamagedSnapshotError,
     Disk,
@@ -42,6 +41,7 @@ from orchestrator.ui.monitor.snapshot import (
     parse_look,
     parse_quota,
 )
+from orchestrator.ui.monitor.tree import WatchedTree
 from orchestrator.ui.monitor.wording import Level
 from tests.helpers import count_runs, enter, make_sweep, running, submit, wait_for, work
 
@@ -61,8 +61,8 @@ def journal(sweep: SweepDir, token: str, *events: Event, holder: Holder = ELSEWH
     return path
 
 
-def states(tree: GlanceTree, now: float = NOW) -> dict[str, str]:
-    return {row["run"]: row["state"] for row in tree.look(now, 50)["rows"]}
+def states(tree: WatchedTree, now: float = NOW) -> dict[str, str]:
+    return {row["run_id"]: row["state"] for row in tree.look(now, 50)["rows"]}
 
 
 def told(run_id: str, frames: int, at: float = NOW - 5) -> Event:
@@ -73,20 +73,20 @@ def told(run_id: str, frames: int, at: float = NOW - 5) -> Event:
 
 def test_the_states_are_those_that_status_shows(sweep: SweepDir) -> None:
     assert work(sweep, slots=2) == 0
-    tree = GlanceTree(str(sweep.results), lease=300)
+    tree = WatchedTree(sweep.results)
     seen = look_here(sweep)
     first = tree.look(time.time(), 50)
     assert first["sweeps"][0]["counts"] == {"done": 6}
-    assert {row["run"]: (row["state"], row["frames"], row["value"]) for row in first["rows"]} == {
+    assert {row["run_id"]: (row["state"], row["frames"], row["value"]) for row in first["rows"]} == {
         run_id: (status.state.value, status.frames, status.value) for run_id, status in seen.statuses.items()
     }
-    newest = {row["run"]: row["checkpoint"]["frames"] for row in first["rows"]}
+    newest = {row["run_id"]: row["checkpoint"]["frames"] for row in first["rows"]}
     assert newest == {run_id: sweep.run(run_id).checkpoints()[0].frames for run_id in sweep.run_ids()}
 
 
 def test_a_journal_is_read_on_where_it_grew(sweep: SweepDir) -> None:
     one, two, *_ = sweep.run_ids()
-    tree = GlanceTree(str(sweep.results), lease=300)
+    tree = WatchedTree(sweep.results)
     path = journal(sweep, "0001-0001", Event(CLAIMED, NOW - 50, one, 1), told(one, 10))
     assert states(tree) == {one: "running"}
     whole = told(one, 20).to_line()
@@ -96,18 +96,18 @@ def test_a_journal_is_read_on_where_it_grew(sweep: SweepDir) -> None:
         assert tree.look(NOW, 50)["rows"][0]["frames"] == 10
         file.write(whole[20:] + Event(CLAIMED, NOW - 2, two, 1).to_line())
     rows = tree.look(NOW, 50)["rows"]
-    assert {row["run"]: row["frames"] for row in rows} == {one: 20, two: None}
-    assert tree.look(NOW, 50)["sweeps"][0]["damaged"] == 0
+    assert {row["run_id"]: row["frames"] for row in rows} == {one: 20, two: None}
+    assert tree.look(NOW, 50)["sweeps"][0]["notes"] == []
 
 
 def test_journals_that_were_folded_tell_the_same(sweep: SweepDir) -> None:
     one, *_ = sweep.run_ids()
     end = Event(ENDED, NOW - 20, one, 1, {"outcome": "failed", "reason": "code error", "message": "boom"})
     journal(sweep, "0001-0001", Event(CLAIMED, NOW - 50, one, 1), end, Event(EXITED, NOW - 10))
-    tree = GlanceTree(str(sweep.results), lease=300)
+    tree = WatchedTree(sweep.results)
     before = tree.look(NOW, 50)
     sweep.compact_journals(sweep.read_journals())
-    assert tree.look(NOW, 50) == before == GlanceTree(str(sweep.results), lease=300).look(NOW, 50)
+    assert tree.look(NOW, 50) == before == WatchedTree(sweep.results).look(NOW, 50)
     assert before["rows"][0]["why"] == "code error: boom"
 
 
@@ -116,11 +116,12 @@ def test_compaction_undoes_no_decision_and_counts_no_damage_twice(sweep: SweepDi
     for token, run_id in (("0001-0001", one), ("0001-0002", two)):
         end = Event(ENDED, NOW - 20, run_id, 1, {"outcome": "failed"})
         journal(sweep, token, Event(CLAIMED, NOW - 50, run_id, 1), end, Event(EXITED, NOW - 10))
-    tree = GlanceTree(str(sweep.results), lease=300)
+    tree = WatchedTree(sweep.results)
     enter(sweep, "retry", {"runs": {one: 1, two: 1}})
     (sweep.path / "ledger" / "0009.json").write_text("{")
     before = tree.look(NOW, 50)["sweeps"]
-    assert (before[0]["counts"], before[0]["damaged"]) == ({"pending": 6}, 1)
+    assert before[0]["counts"] == {"pending": 6}
+    assert "0009.json: is not valid JSON" in str(before[0]["notes"])
     for log in sweep.read_journals():
         sweep.compact_journals([log])
         assert tree.look(NOW, 50)["sweeps"] == before
@@ -128,7 +129,7 @@ def test_compaction_undoes_no_decision_and_counts_no_damage_twice(sweep: SweepDi
 
 def test_silence_is_stalled_and_a_worker_that_left_is_proof(sweep: SweepDir) -> None:
     one, two, three, *_ = sweep.run_ids()
-    tree = GlanceTree(str(sweep.results), lease=300)
+    tree = WatchedTree(sweep.results)
     journal(sweep, "0001-0001", Event(CLAIMED, NOW - 50, one, 1), told(one, 10))
     journal(sweep, "0001-0002", Event(CLAIMED, NOW - 50, two, 1), Event(EXITED, NOW - 10))
     gone = subprocess.Popen(["sleep", "60"])
@@ -144,20 +145,19 @@ def test_what_people_decided_counts(sweep: SweepDir) -> None:
     one, two, *_ = sweep.run_ids()
     failed = Event(ENDED, NOW - 20, one, 1, {"outcome": "failed"})
     journal(sweep, "0001-0001", Event(CLAIMED, NOW - 50, one, 1), failed, Event(CLAIMED, NOW - 9, two, 1))
-    tree = GlanceTree(str(sweep.results), lease=300)
+    tree = WatchedTree(sweep.results)
     assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"failed": 1, "running": 1, "pending": 4}
     enter(sweep, "retry", {"runs": {one: 1}})
     enter(sweep, "cancel", {"runs": {two: 1}})
     assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"pending": 5, "cancelled": 1}
     submit(sweep)
-    enter(sweep, "assigned", {"runs": [one], "to": "elsewhere"})
     enter(sweep, "found", {"runs": {two: {"attempt": 1, "frames": 9}}})
-    assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"done": 1, "pending": 5}
+    assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"queued": 5, "done": 1}
     enter(sweep, "lost", {"runs": {two: 1}})
     enter(sweep, "retry", {"runs": {two: 1}})
     enter(sweep, "ended", {"runs": {one: {"attempt": 2, "message": "node lost"}}})
-    assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"failed": 1, "pending": 5}
-    assert tree.look(NOW, 50)["sweeps"][0]["damaged"] == 0
+    assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"pending": 1, "queued": 4, "failed": 1}
+    assert tree.look(NOW, 50)["sweeps"][0]["notes"] == []
 
 
 def test_few_rows_are_those_that_matter_and_failures_are_never_lost(sweep: SweepDir) -> None:
@@ -165,7 +165,7 @@ def test_few_rows_are_those_that_matter_and_failures_are_never_lost(sweep: Sweep
     events = [Event(CLAIMED, NOW - 50, run_id, 1) for run_id in ids]
     end = Event(ENDED, NOW - 40, ids[0], 1, {"outcome": "failed", "message": "boom"})
     journal(sweep, "0001-0001", *events, end, *(told(run_id, 10) for run_id in ids[1:]))
-    rows = GlanceTree(str(sweep.results), lease=300).look(NOW, 2)["rows"]
+    rows = WatchedTree(sweep.results).look(NOW, 2)["rows"]
     assert [row["state"] for row in rows] == ["running", "running", "failed"]
 
 
@@ -176,14 +176,25 @@ def test_damage_is_counted_and_harms_nothing(sweep: SweepDir) -> None:
     with open(path, "ab") as file:
         file.write(b"\xff\xfe\n[]\n{}\n" + json.dumps(hostile).encode() + b"\n")
     (sweep.path / "ledger" / "0009.json").write_text("nothing")
-    seen = GlanceTree(str(sweep.results), lease=300).look(NOW, 50)
-    assert (seen["sweeps"][0]["damaged"], [row["run"] for row in seen["rows"]]) == (4, [one])
+    seen = WatchedTree(sweep.results).look(NOW, 50)
+    assert [row["run_id"] for row in seen["rows"]] == [one]
+    (note,) = seen["sweeps"][0]["notes"]
+    assert note.endswith("3 lines of journal 0001-0001.jsonl")
+
+
+def test_a_sweep_that_cannot_be_read_takes_no_other_away(sweep: SweepDir) -> None:
+    other = make_sweep(sweep.results, count_runs(sweep.results, 1), name="other")
+    journal(other, "0001-0001", Event(CLAIMED, NOW - 50, other.run_ids()[0], 1))
+    (sweep.path / "index.tsv").write_bytes(b"nothing")
+    looked = WatchedTree(sweep.results).look(NOW, 50)
+    assert [row["sweep"] for row in looked["rows"]] == ["other"]
+    assert [bool(one["notes"]) for one in looked["sweeps"]] == [False, True]
 
 
 def test_events_for_tensorboard_are_found_wherever_they_are(sweep: SweepDir) -> None:
     last = sweep.run_ids()[-1]
     journal(sweep, "0001-0001", *(Event(CLAIMED, NOW - 50, run_id, 1) for run_id in sweep.run_ids()))
-    tree = GlanceTree(str(sweep.results), lease=300)
+    tree = WatchedTree(sweep.results)
     tree.look(NOW, 1)
     assert not tree.has_events
     folder = sweep.run(last).attempt(1).path
@@ -193,29 +204,14 @@ def test_events_for_tensorboard_are_found_wherever_they_are(sweep: SweepDir) -> 
     assert tree.has_events
 
 
-def test_the_program_is_one_that_old_pythons_understand() -> None:
-    tree = ast.parse(program().decode(), feature_version=(3, 6))
-    imported = {
-        name.split(".")[0]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in (
-            [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
-        )
-    }
-    assert imported
-    assert imported <= sys.stdlib_module_names
-
-
 @contextmanager
 def probe(results: Path, **configuration: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """The program as another machine has it: without anything of ours."""
-    source = program()
-    argv = [sys.executable, "-I", "-c", f"import sys; exec(sys.stdin.buffer.read({len(source)}))"]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/") as process:
+    """The program as a monitor starts it."""
+    argv = [sys.executable, "-m", PROBE]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
-        told = {"places": [str(results)], "lease": 300, "rows": 5, "silence": 60, "tensorboard": []}
-        process.stdin.write(source + json.dumps(told | configuration).encode() + b"\n")
+        told = {"tree": str(results), "rows": 5, "silence": 60, "tensorboard": []}
+        process.stdin.write(json.dumps(told | configuration).encode() + b"\n")
         process.stdin.flush()
         yield process
         process.kill()
@@ -425,10 +421,9 @@ def test_runs_on_other_machines_are_said_to_be_there(answer: Any) -> None:
     (run,) = look.runs
     assert (run.state, run.host, run.frames, run.eta) == (RunState.STALLED, "node7", 10, None)
     assert wording.elsewhere(look) is None
-    busy = replace(look, runs=(replace(run, state=RunState.RUNNING),))
+    busy = replace(look, runs=(replace(run, state=RunState.RUNNING, eta=9.0),))
     assert wording.elsewhere(busy) == "its own figures: runs are on node7"
     assert wording.elsewhere(replace(busy, host="node7")) is None
-    assert busy.runs[0].eta == 9.0
     assert wording.frames(run) == "10% of 100"
 
 
@@ -484,7 +479,7 @@ def shown(look: MonitorSnapshot) -> list[str]:
 def test_no_character_reaches_a_terminal_that_it_would_obey(answer: Any) -> None:
     changed = copy.deepcopy(answer)
     changed["host"] = "\x1b]0;title\x07host\u202e"
-    changed["rows"][0]["point"] = {"key": "\x1b[2Jvalue", "other\n": "x"}
+    changed["rows"][0]["label"] = "\x1b[2Jvalue other\n=x"
     changed["rows"][0]["why"] = "\x9b31mred"
     look = parse_look(changed)
     assert all(line.isprintable() for line in shown(look))
