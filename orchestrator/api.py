@@ -27,7 +27,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from orchestrator.analysis import marl_eval_export
-from orchestrator.analysis.collect import Collected, gather, write
+from orchestrator.analysis.collect import Collected, collect, write
 from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
 from orchestrator.config.sweep import load_sweep
 from orchestrator.control import fleet
@@ -153,7 +153,7 @@ class Launched:
 
         ``final``: what counts as a final return, as `orchestrate collect --final` takes it.
         """
-        collected = measured_by(gather([self.folder], fleet.present), FinalMeasure.parse(final))
+        collected = measured_by(collect([self.folder], fleet.present), FinalMeasure.parse(final))
         write(collected, self.folder)
         marl_eval_export.write(collected, self.folder)
         return collected
@@ -168,7 +168,7 @@ class Launched:
 
         if kind not in _PLOTS:
             raise OrchestrateError(f"found the plot {kind!r}", hint=f"there are: {', '.join(_PLOTS)}")
-        collected = measured_by(gather([self.folder], fleet.present), FinalMeasure.parse(final))
+        collected = measured_by(collect([self.folder], fleet.present), FinalMeasure.parse(final))
         pictures = Pictures(pictures_of(collected, kind))
         if not pictures:
             raise NotFoundError(

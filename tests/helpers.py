@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 import pytest
 
 from orchestrator.config.trainers import get_trainer
-from orchestrator.core.types import Job, Resources, Run
+from orchestrator.core.types import Job, Resources, Run, RunState
 from orchestrator.rundir import IndexRow, LedgerEntry, RunDir, SweepDir
 from orchestrator.rundir.ledger_entries import OtherEntry, parse_entry
+from orchestrator.status.survey import RunStatus, Survey
 
 T = TypeVar("T")
 
@@ -26,6 +27,17 @@ ROOT = Path(__file__).parent.parent
 COMMANDS = Path(__file__).parent / "commands"
 # How long anything may take on a machine that is busy with other things.
 PATIENCE_S = 900.0
+
+
+def surveyed(
+    states: Mapping[str, RunState], reasons: Mapping[str, str] | None = None
+) -> Callable[[SweepDir], Survey]:
+    """A survey that finds these states of runs, whatever their folders hold."""
+    statuses = {
+        run_id: RunStatus(run_id, state, message=(reasons or {}).get(run_id))
+        for run_id, state in states.items()
+    }
+    return lambda _: Survey([], statuses, frozenset())
 
 
 def wait_for(predicate: Callable[[], T], timeout: float = PATIENCE_S, what: str = "what was awaited") -> T:

@@ -8,10 +8,8 @@ from typing import Any
 
 import torch
 
+from orchestrator.config.returns import EVALUATION_RETURN
 from orchestrator.rundir import Row
-
-# The mean over episodes of the mean over agents, as BenchMARL logs it when it evaluates.
-RETURN = "eval/reward/episode_reward_mean"
 
 
 class BestPolicy:
@@ -30,7 +28,7 @@ class BestPolicy:
 
     def consider(self, row: Row, state: Callable[[], Mapping[str, Any]]) -> None:
         """Copy the policy's state if the evaluation in ``row`` is the best. Draws no random numbers."""
-        value = row.metrics.get(RETURN)
+        value = row.metrics.get(EVALUATION_RETURN)
         if value is not None and value > self.value:
             self.value, self.frames = value, row.frames
             self.policy = {name: _copied(item) for name, item in state().items()}

@@ -14,13 +14,14 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jobs.training.best_policy import RETURN, BestPolicy
+from jobs.training.best_policy import BestPolicy
 from jobs.training.checkpoint_clock import CheckpointClock
 from jobs.training.checkpoints import CheckpointStore, Loaded, save_file
 from jobs.training.context import Outcome, RunContext, UsualEvaluation
 from jobs.training.loggers import Sink, logging_to
 from jobs.training.parts import restore, state_of
 from jobs.training.time_budget import TimeBudget
+from orchestrator.config.returns import EPISODE_RETURN, EVALUATION_RETURN, EVALUATIONS
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.planning.throughput.measure import (
     COLLECTION_TIMER,
@@ -227,7 +228,7 @@ class _Loop:
             sink.log(row)
         self._time.spend(row)
         self._best.consider(row, self._policy)
-        context.progress(frames, self._total, metrics.get(RETURN, metrics.get("episode/reward")))
+        context.progress(frames, self._total, metrics.get(EVALUATION_RETURN, metrics.get(EPISODE_RETURN)))
         if keeps:
             self._keep_policy(frames)
         if not self._over and (keeps or context.stopping or self._clock.due(frames)):
@@ -238,9 +239,9 @@ class _Loop:
         began, usual = time.monotonic(), self._schedule.evaluation
         played = self._learner.play(usual.episodes, self._context.run.seed + _EVALUATION, usual.deterministic)
         return {
-            RETURN: fmean(played.returns),
-            "eval/length": fmean(played.lengths),
-            **{f"eval/{name}": value for name, value in played.figures.items()},
+            EVALUATION_RETURN: fmean(played.returns),
+            f"{EVALUATIONS}length": fmean(played.lengths),
+            **{f"{EVALUATIONS}{name}": value for name, value in played.figures.items()},
             EVALUATION_TIMER: time.monotonic() - began,
         }
 

@@ -27,14 +27,13 @@ from orchestrator.analysis.stats import (
     median_interval,
     series_of,
 )
+from orchestrator.config.returns import EVALUATIONS, is_evaluation
 from orchestrator.config.trainers import returns_of
 from orchestrator.rundir import Evaluation, SweepDir
 
 HALF = 0.5
 _GAP = "gap_closed"
 _ROUNDING = 1e-6
-# Metrics of evaluations in training begin with it.
-_IN_TRAINING = "eval/"
 
 
 class Verdict(StrEnum):
@@ -296,8 +295,8 @@ def _curves(found: Sequence[Ranking], collected: Collected, figures: Sequence[st
 def _metrics(figure: str, trainer: str) -> list[str]:
     """Return the metric of evaluations in training that holds a figure, if there may be one."""
     if figure == RETURN:
-        return [name for name in returns_of(trainer) if name.startswith(_IN_TRAINING)][:1]
-    return [f"{_IN_TRAINING}{figure}"]
+        return [name for name in returns_of(trainer) if is_evaluation(name)][:1]
+    return [f"{EVALUATIONS}{figure}"]
 
 
 def first_reached(curves: Sequence[Series], threshold: float) -> FramesToThreshold | None:

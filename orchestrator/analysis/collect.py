@@ -10,17 +10,16 @@ import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from orchestrator.analysis.csv_export import cells
 from orchestrator.analysis.foreign import Outputs, read_outputs
-from orchestrator.analysis.tables import RESULT_COLUMNS, RunReading, metrics_table, runs_table
+from orchestrator.analysis.tables import RunReading, facts_of, metrics_table, runs_table
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.bulk_read import no_garbage_collection, read_all
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import RunState
-from orchestrator.planning.throughput.measure import measured
 from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended
 from orchestrator.rundir.atomic import write_atomic
 from orchestrator.rundir.kinds import MALFORMED
@@ -67,30 +66,6 @@ class Collected:
     threshold: float | None = None
 
 
-def gather(
-    sweep_dirs: Sequence[SweepDir],
-    survey: Callable[[SweepDir], Survey],
-    checksums: bool = False,
-    others: Sequence[Outputs] = (),
-) -> Collected:
-    """Collect with the run states that ``survey`` finds, as `status` shows them."""
-    states, reasons, targets = {}, {}, {}
-    notes: list[str] = []
-    damaged: list[str] = []
-    for sweep_dir in sweep_dirs:
-        seen = survey(sweep_dir)
-        notes += [f"{sweep_dir.name}: {note}" for note in seen.notes]
-        damaged += [f"{sweep_dir.name}: {line}" for line in seen.damaged]
-        states[sweep_dir.name] = {run_id: status.state for run_id, status in seen.statuses.items()}
-        reasons[sweep_dir.name] = {run_id: status.why for run_id, status in seen.statuses.items()}
-        targets[sweep_dir.name] = {run_id: seen.target(run_id) for run_id in seen.statuses}
-    found = collect(
-        sweep_dirs, states=states, reasons=reasons, targets=targets, checksums=checksums, others=others
-    )
-    problems = (*damaged, *found.problems)
-    return replace(found, problems=problems, warnings=(*found.warnings, *notes))
-
-
 def read_others(folders: Iterable[str], sweep_dirs: Iterable[SweepDir]) -> list[Outputs]:
     """Read runs trained without this program, from each folder or ``NAME=FOLDER``, under unused names."""
     found: list[Outputs] = []
@@ -102,40 +77,38 @@ def read_others(folders: Iterable[str], sweep_dirs: Iterable[SweepDir]) -> list[
 
 def collect(
     sweep_dirs: Sequence[SweepDir],
+    survey: Callable[[SweepDir], Survey] | None = None,
     *,
-    states: Mapping[str, Mapping[str, RunState]] | None = None,
-    reasons: Mapping[str, Mapping[str, str]] | None = None,
-    targets: Mapping[str, Mapping[str, str | None]] | None = None,
     checksums: bool = False,
     others: Sequence[Outputs] = (),
 ) -> Collected:
     """Read and verify every run of these sweeps; ``checksums`` compares contents, not only sizes.
 
-    ``states``, ``reasons`` and ``targets`` (sweep → run_id → …) come from a survey; without them a run's
-    state is that of its result or its last end record. ``others`` are runs trained without this program: each
-    folder counts as one more sweep.
+    ``survey`` finds the states of a sweep's runs, as `status` shows them; without it a run's state is that of
+    its result or its last end record. ``others`` are runs trained without this program: each folder counts as
+    one more sweep.
     """
     with no_garbage_collection():
-        return _collect(sweep_dirs, states or {}, reasons or {}, targets or {}, checksums, others)
+        return _collect(sweep_dirs, survey, checksums, others)
 
 
 def _collect(
     sweep_dirs: Sequence[SweepDir],
-    states: Mapping[str, Mapping[str, RunState]],
-    reasons: Mapping[str, Mapping[str, str]],
-    targets: Mapping[str, Mapping[str, str | None]],
+    survey: Callable[[SweepDir], Survey] | None,
     checksums: bool,
     others: Sequence[Outputs],
 ) -> Collected:
     readings: list[RunReading] = []
     problems: list[str] = []
+    damaged: list[str] = []
+    notes: list[str] = []
     for sweep in sweep_dirs:
+        seen = survey(sweep) if survey else Survey([], {}, frozenset())
+        notes += [f"{sweep.name}: {note}" for note in seen.notes]
+        damaged += [f"{sweep.name}: {line}" for line in seen.damaged]
         index = _index(sweep, problems)
-        name = sweep.name
-        times = attempt_times(sweep.read_journals())
-        about = (states.get(name, {}), reasons.get(name, {}), targets.get(name, {}))
-        reader = _Reader(sweep, *about, times, checksums)
-        readings += read_all(reader.read, index, f"{name}: reading runs")
+        reader = _Reader(sweep, seen, attempt_times(sweep.read_journals()), checksums)
+        readings += read_all(reader.read, index, f"{sweep.name}: reading runs")
     for reading in readings:
         problems += [f"{reading.sweep}/{reading.index.run_id}: {text}" for text in reading.problems]
     trainers = _trainers(sweep_dirs, readings)
@@ -144,6 +117,7 @@ def _collect(
         readings += other.readings(keys_here)
         problems += other.problems
         trainers[other.name] = BENCHMARL.name
+        notes += other.notes
     runs, keys = runs_table(readings, trainers)
     missing = [
         Missing(reading.sweep, reading.index.run_id, reading.index.point, reading.why)
@@ -155,8 +129,8 @@ def _collect(
         metrics_table(readings),
         keys,
         tuple(missing),
-        tuple(problems),
-        (*_warnings(runs), *_mixed_codes(readings), *(note for other in others for note in other.notes)),
+        (*damaged, *problems),
+        (*_warnings(runs), *_mixed_codes(readings), *notes),
         {(reading.sweep, reading.index.run_id): reading.index.point for reading in readings},
         tuple(other.name for other in others),
     )
@@ -193,30 +167,27 @@ class _Reader:
     """Read runs of one sweep. ``read`` never raises for the content of a run folder."""
 
     sweep: SweepDir
-    states: Mapping[str, RunState]
-    reasons: Mapping[str, str]
-    targets: Mapping[str, str | None]
+    seen: Survey
     times: Mapping[str, Mapping[int, AttemptTime]]
     checksums: bool
 
     def read(self, index: IndexRow) -> RunReading:
-        run_dir = self.sweep.run(index.run_id)
+        run_dir, run_id = self.sweep.run(index.run_id), index.run_id
         problems: list[str] = []
-        facts = _guarded(lambda: self._facts(run_dir), problems)
-        last = facts.pop("attempt") if facts else None
-        codes = facts.pop("code_ids") if facts else []
+        told = _guarded(lambda: self._facts(run_dir), problems)
+        facts, codes = told if told is not None else ({}, ())
+        last = facts.pop("attempt", None)
         history = _guarded(lambda: _countable(run_dir.history(last)), problems) or []
         if facts:
-            state, reason = self._finished(index.run_id)
+            state, reason = self._finished(run_id)
         else:
             attempts = _guarded(run_dir.attempts, problems) or []
             facts = _progress(attempts, history)
-            state, reason = self._unfinished(index.run_id, attempts, problems)
-        facts["target"] = facts.get("target") or self.targets.get(index.run_id)
+            state, reason = self._unfinished(run_id, attempts, problems)
+        surveyed = self.seen.target(run_id) if run_id in self.seen.statuses else None
+        facts["target"] = facts.get("target") or surveyed
         facts["wall_time"] = self._wall_time(run_dir, facts.get("train_time"))
-        return RunReading(
-            self.sweep.name, index, state, reason, facts, history, tuple(problems), codes=tuple(codes)
-        )
+        return RunReading(self.sweep.name, index, state, reason, facts, history, tuple(problems), codes)
 
     def _wall_time(self, run_dir: RunDir, train_time: float | None) -> float | None:
         """Return the seconds of all attempts since the run was last retired; its train time if unknown."""
@@ -231,21 +202,19 @@ class _Reader:
         )
         return max(train_time or 0.0, sum(seconds))
 
-    def _facts(self, run_dir: RunDir) -> dict[str, Any] | None:
+    def _facts(self, run_dir: RunDir) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+        """Return a result's columns, and the ids of the code that trained it; ``None`` without a result."""
         result = run_dir.result()
         if result is None:
             return None
         run_dir.verify(result, checksums=self.checksums)
-        result = {**result, "speed": measured(result)}
-        facts = {name: column.extract(result) for name, column in RESULT_COLUMNS.items()}
-        return facts | {"code_ids": list(map(str, result.get("code_ids", [])))}
+        return facts_of(result), tuple(map(str, result.get("code_ids", [])))
 
     def _finished(self, run_id: str) -> tuple[RunState, str]:
         # The folder is newer than the survey, but only the survey can find a result stale.
-        if self.states.get(run_id) is RunState.STALE:
-            return RunState.STALE, self.reasons.get(
-                run_id, "made by other code or configuration than today's"
-            )
+        status = self.seen.statuses.get(run_id)
+        if status is not None and status.state is RunState.STALE:
+            return RunState.STALE, status.why or "made by other code or configuration than today's"
         return RunState.DONE, ""
 
     def _unfinished(
@@ -253,13 +222,13 @@ class _Reader:
     ) -> tuple[RunState, str]:
         if problems:
             return RunState.UNKNOWN, problems[0]
-        surveyed = self.states.get(run_id)
-        if surveyed is not None and surveyed not in (RunState.DONE, RunState.STALE):
-            return surveyed, self.reasons.get(run_id, "")
-        if surveyed is not None:
-            problems.append(f"recorded as {surveyed.value}, but there is no result in its folder")
-            return RunState.UNKNOWN, problems[0]
-        return _guarded(lambda: _newest_state(attempts), problems) or (RunState.UNKNOWN, problems[0])
+        status = self.seen.statuses.get(run_id)
+        if status is None:
+            return _guarded(lambda: _newest_state(attempts), problems) or (RunState.UNKNOWN, problems[0])
+        if status.state not in (RunState.DONE, RunState.STALE):
+            return status.state, status.why
+        problems.append(f"recorded as {status.state.value}, but there is no result in its folder")
+        return RunState.UNKNOWN, problems[0]
 
 
 def _guarded(read: Callable[[], _T], problems: list[str]) -> _T | None:

@@ -16,6 +16,7 @@ from fractions import Fraction
 from statistics import median
 from typing import Any, TypeVar
 
+from orchestrator.config.returns import kind_of_return
 from orchestrator.core.formatting import listed
 from orchestrator.core.types import RunState
 
@@ -71,10 +72,9 @@ class ReturnTerms:
 
 
 def kind_of(metric: str | None) -> str:
-    """Return a short name of a metric: evaluation, collection, or the metric itself."""
-    short = {"eval": "evaluation", "collection": "collection"}
+    """Return a short name of a group's metric, or of its metrics."""
     parts = metric.split(_AND) if metric is not None else ["unknown"]
-    return _AND.join(dict.fromkeys(short.get(part.partition("/")[0], part) for part in parts))
+    return _AND.join(dict.fromkeys(map(kind_of_return, parts)))
 
 
 def terms_of(rows: Sequence[Mapping[str, Any]]) -> ReturnTerms:

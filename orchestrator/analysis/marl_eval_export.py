@@ -23,8 +23,8 @@ import orjson
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.evaluate import TIMES_FOR_BEST, usual_of
-from orchestrator.analysis.return_metrics import may_lack_episodes
 from orchestrator.analysis.stats import finite, groups
+from orchestrator.config.returns import may_lack_episodes
 from orchestrator.config.trainers import can_evaluate, returns_of
 from orchestrator.core.formatting import count, listed
 from orchestrator.core.labels import labeller

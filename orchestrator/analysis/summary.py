@@ -9,10 +9,10 @@ from typing import Any
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.comparability import UNRANKED, ReturnTerms, differences, mixed_code
 from orchestrator.analysis.generalization import Generalization, generalizations
-from orchestrator.analysis.return_metrics import is_evaluation
 from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS
 from orchestrator.analysis.stats import Final, Group, Members, diverged, final_returns, groups, known, middle
 from orchestrator.analysis.tables import FINAL_MEASURE, FINAL_VALUES, GAP, LAST, TRAINING_LEVELS
+from orchestrator.config.returns import is_evaluation
 from orchestrator.core.formatting import count, listed
 from orchestrator.planning.throughput.measure import END_TO_END, PROVISIONAL, TRAINING
 from orchestrator.planning.without_return import without_return

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.analysis.return_metrics import EPISODES, may_lack_episodes
+from orchestrator.config.returns import EPISODES, EVALUATIONS, return_metric
 from orchestrator.config.trainers import returns_of
 from orchestrator.core.types import RunState
+from orchestrator.planning.throughput.measure import measured
 from orchestrator.rundir import IndexRow, Row
 
 if TYPE_CHECKING:
@@ -90,80 +90,90 @@ def _dirty(value: str) -> bool:
     return "+" in value
 
 
-@dataclass(frozen=True)
-class _Column:
-    """Path of a column in a result.
-
-    A missing value is null; one of another kind raises, unless ``free``: a configuration may hold anything.
-    """
-
-    convert: Callable[[Any], Any]
-    path: tuple[str, ...]
-    free: bool = False
-
-    def extract(self, result: Mapping[str, Any]) -> Any:
-        value: Any = result
-        for name in self.path:
-            if self.free and not isinstance(value, Mapping):
-                return None
-            value = value.get(name)
-            if value is None:
-                return None
-        return self.convert(value)
-
-
-RESULT_COLUMNS = {
-    "target": _Column(_in_turn, ("targets",)),
-    "attempt": _Column(_count, ("attempt",)),
-    "attempts": _Column(_count, ("attempts",)),
-    "device": _Column(_in_turn, ("devices",)),
-    "environments": _Column(_count, ("environments",)),
-    "frames": _Column(_count, ("frames",)),
-    "iterations": _Column(_count, ("iterations",)),
-    "wall_time": _Column(float, ("wall_time",)),
-    "train_time": _Column(float, ("wall_time",)),
-    "training_fps": _Column(float, ("speed", "training_fps")),
-    "end_to_end_fps": _Column(float, ("speed", "end_to_end_fps")),
-    "steady_iterations": _Column(_count, ("speed", "steady_iterations")),
-    "provisional": _Column(bool, ("speed", "provisional")),
-    "seconds_per_iteration": _Column(float, ("speed", "seconds_per_iteration")),
-    "collection_seconds": _Column(float, ("speed", "collection_seconds")),
-    "learning_seconds": _Column(float, ("speed", "learning_seconds")),
-    "training_episodes": _Column(_count_if_any, ("episodes",)),
-    "initial_return": _Column(float, ("initial_return",)),
-    "final_return": _Column(float, ("final_return",)),
-    "best_return": _Column(float, ("best_return",)),
-    "evaluation_episodes": _Column(_count_if_any, ("evaluation", "episodes"), free=True),
-    "dropped_metrics": _Column(_sum, ("dropped_metrics",)),
-    "caught_error": _Column(str, ("caught_error",)),
-    "exactness": _Column(str, ("exactness",)),
-    "hostname": _Column(str, ("host", "hostname")),
-    "cpu_model": _Column(str, ("host", "cpu_model")),
-    "cpu_capability": _Column(str, ("host", "cpu_capability")),
-    "cores": _Column(_count, ("host", "cores")),
-    "gpu_model": _Column(str, ("host", "gpu_model")),
-    "gpu_capability": _Column(_text, ("host", "gpu_capability")),
-    "actors": _Column(_count_if_any, ("config", "actors"), free=True),
-    "processes": _Column(_count_if_any, ("processes",), free=True),
-    "threads": _Column(_count, ("threads",)),
-    "run_cores": _Column(_count, ("cores",)),
-    "peak_memory_mb": _Column(float, ("peak_memory_mb",)),
-    "flop_per_frame": _Column(float, ("flop_per_frame",)),
-    "machine_flops_per_core": _Column(float, ("machine_flops_per_core",)),
-    "versions": _Column(_by_name, ("versions",)),
-    "code_id": _Column(str, ("code_id",)),
-    "commit": _Column(_commit, ("commit",)),
-    "dirty": _Column(_dirty, ("commit",)),
-    "config_hash": _Column(str, ("config_hash",)),
-    "started": _Column(_seconds, ("started",)),
-    "ended": _Column(_seconds, ("ended",)),
+# Columns with their places in a result and conversions, by the part of the result that holds them.
+_COLUMNS: Mapping[str, Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+    "": {
+        "target": ("targets", _in_turn),
+        "attempt": ("attempt", _count),
+        "attempts": ("attempts", _count),
+        "device": ("devices", _in_turn),
+        "environments": ("environments", _count),
+        "frames": ("frames", _count),
+        "iterations": ("iterations", _count),
+        "wall_time": ("wall_time", float),
+        "train_time": ("wall_time", float),
+        "training_episodes": ("episodes", _count_if_any),
+        "initial_return": ("initial_return", float),
+        "final_return": ("final_return", float),
+        "best_return": ("best_return", float),
+        "dropped_metrics": ("dropped_metrics", _sum),
+        "caught_error": ("caught_error", str),
+        "exactness": ("exactness", str),
+        "processes": ("processes", _count_if_any),
+        "threads": ("threads", _count),
+        "run_cores": ("cores", _count),
+        "peak_memory_mb": ("peak_memory_mb", float),
+        "flop_per_frame": ("flop_per_frame", float),
+        "machine_flops_per_core": ("machine_flops_per_core", float),
+        "versions": ("versions", _by_name),
+        "code_id": ("code_id", str),
+        "commit": ("commit", _commit),
+        "dirty": ("commit", _dirty),
+        "config_hash": ("config_hash", str),
+        "started": ("started", _seconds),
+        "ended": ("ended", _seconds),
+    },
+    "speed": {
+        "training_fps": ("training_fps", float),
+        "end_to_end_fps": ("end_to_end_fps", float),
+        "steady_iterations": ("steady_iterations", _count),
+        "provisional": ("provisional", bool),
+        "seconds_per_iteration": ("seconds_per_iteration", float),
+        "collection_seconds": ("collection_seconds", float),
+        "learning_seconds": ("learning_seconds", float),
+    },
+    "host": {
+        "hostname": ("hostname", str),
+        "cpu_model": ("cpu_model", str),
+        "cpu_capability": ("cpu_capability", str),
+        "cores": ("cores", _count),
+        "gpu_model": ("gpu_model", str),
+        "gpu_capability": ("gpu_capability", _text),
+    },
+    "evaluation": {"evaluation_episodes": ("episodes", _count_if_any)},
+    "config": {"actors": ("actors", _count_if_any)},
 }
+# Parts that may hold anything: of another kind than a mapping, they have no columns.
+_FREE = ("evaluation", "config")
+# The columns in the table's order, with what converts them.
+_ORDER = (
+    *("target", "attempt", "attempts", "device", "environments", "frames", "iterations", "wall_time"),
+    *("train_time", *_COLUMNS["speed"], "training_episodes", "initial_return", "final_return"),
+    *("best_return", "evaluation_episodes", "dropped_metrics", "caught_error", "exactness"),
+    *(*_COLUMNS["host"], "actors", "processes", "threads", "run_cores", "peak_memory_mb"),
+    *("flop_per_frame", "machine_flops_per_core", "versions", "code_id", "commit", "dirty"),
+    *("config_hash", "started", "ended"),
+)
+_CONVERT = {name: convert for part in _COLUMNS.values() for name, (_, convert) in part.items()}
+
+
+def facts_of(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of a result. A missing value is null; one of another kind raises."""
+    facts: dict[str, Any] = {}
+    for part, columns in _COLUMNS.items():
+        held = {"": result, "speed": measured(result)}.get(part, result.get(part))
+        if held is None or (part in _FREE and not isinstance(held, Mapping)):
+            held = {}
+        for name, (key, convert) in columns.items():
+            value = held.get(key)
+            facts[name] = None if value is None else convert(value)
+    return facts
 
 
 # Columns of runs that are evaluated on unseen levels: the last return on the levels of training, and how much
 # more that is. With their metrics.
 TRAINING_LEVELS, GAP = "training_levels_return", "generalization_gap"
-LEVEL_METRICS = {TRAINING_LEVELS: f"eval/{TRAINING_LEVELS}", GAP: f"eval/{GAP}"}
+LEVEL_METRICS = {TRAINING_LEVELS: f"{EVALUATIONS}{TRAINING_LEVELS}", GAP: f"{EVALUATIONS}{GAP}"}
 # Columns that say how the final return was measured; verdict.final_measure adds them.
 LAST_RETURN, FINAL_MEASURE, FINAL_VALUES, INTERVAL = MEASURE_COLUMNS = (
     "last_return",
@@ -193,11 +203,7 @@ def runs_table(
         float: pl.Float64,
         _seconds: pl.Float64,
     }
-    own = {
-        name: types.get(column.convert, pl.String)
-        for name, column in RESULT_COLUMNS.items()
-        if name != "attempt"
-    }
+    own = {name: types.get(_CONVERT[name], pl.String) for name in _ORDER if name != "attempt"}
     columns = {
         "run_id": pl.Series([reading.index.run_id for reading in readings], dtype=pl.String),
         "sweep": pl.Series([reading.sweep for reading in readings], dtype=pl.String),
@@ -245,17 +251,9 @@ def runs_table(
 
 
 def _return_metric(reading: RunReading, trainer: str | None) -> str | None:
-    """Return the metric of the final return: the first of the trainer's metrics that the run recorded.
-
-    One that was never finite counts too, as the run diverged, unless no episode ended.
-    """
-    if reading.state not in (RunState.DONE, RunState.STALE):
-        return None
-    for name in returns_of(trainer):
-        recorded = (row.metrics[name] for row in reading.history if name in row.metrics)
-        if any(math.isfinite(value) or not may_lack_episodes(name) for value in recorded):
-            return name
-    return None
+    """Return the metric of the final return of a run that has ended."""
+    ended = reading.state in (RunState.DONE, RunState.STALE)
+    return return_metric(reading.history, returns_of(trainer)) if ended else None
 
 
 def _episodes(reading: RunReading) -> int | None:

@@ -17,6 +17,7 @@ from orchestrator.config.actors import SilenceLimit
 from orchestrator.config.command import COMMAND_KEY
 from orchestrator.config.placeholders import keys_asked_for
 from orchestrator.config.plug_ins import find_plug_in, plug_in_names
+from orchestrator.config.returns import COLLECTION_RETURN, EPISODE_RETURN, EVALUATION_RETURN, EVALUATIONS
 from orchestrator.config.task_packages import (
     ACTOR_CRITIC_TASKS,
     TaskPackages,
@@ -30,8 +31,6 @@ from orchestrator.core.types import PluginSource, Resources, Run, Value, run_ide
 PRESET_KEY = "preset"
 ENTRY_POINT_GROUP = "orchestrate.trainers"
 PLUGIN_GROUP = "orchestrate.plugins"
-# The mean over episodes of the mean over agents, as BenchMARL logs it when it evaluates.
-BENCHMARL_RETURN = "eval/reward/episode_reward_mean"
 # Minutes beyond any training.
 _FOREVER = 1e9
 
@@ -89,7 +88,7 @@ class TrainerSpec:
     packages: tuple[str, ...] = ()
     task_packages: Mapping[str, TaskPackages] = field(default_factory=dict, hash=False)
     source: tuple[str, ...] = ()
-    returns: tuple[str, ...] = ("eval/return", BENCHMARL_RETURN, "return")
+    returns: tuple[str, ...] = (f"{EVALUATIONS}return", EVALUATION_RETURN, "return")
     devices: tuple[str, ...] = ()
     takes_plugins: str = ""
     plugins: tuple[PluginSource, ...] = ()
@@ -123,7 +122,7 @@ class TrainerSpec:
                 "evaluate": f"{trainer}.evaluate",
                 # An optimizer of PyTorch loads the second: almost two seconds, and 75 MB in every run.
                 "preload": (trainer.partition(":")[0], "torch._dynamo"),
-                "returns": (BENCHMARL_RETURN, "episode/reward"),
+                "returns": (EVALUATION_RETURN, EPISODE_RETURN),
                 **others,
             },
         )
@@ -295,7 +294,7 @@ BENCHMARL = TrainerSpec(
         "jobs.training.time_budget",
         *(f"jobs.trainers.benchmarl.{name}" for name in _COMPOSE_AND_TRAIN),
     ),
-    returns=(BENCHMARL_RETURN, "collection/reward/episode_reward_mean"),
+    returns=(EVALUATION_RETURN, COLLECTION_RETURN),
     devices=(
         "experiment",
         "experiment.train_device",

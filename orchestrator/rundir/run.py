@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -222,14 +223,13 @@ class RunDir:
         Files that are marked as elsewhere count as present.
         """
         for item in result["manifest"]:
-            path = self.path / item["path"]
             if not item["required"]:
                 continue
-            if not path.is_file():
+            path = self.path / item["path"]
+            if (size := _size(f"{self.path}/{item['path']}")) is None:
                 if item["path"] in read_absent(self.path).files:
                     continue
                 raise self._damaged(path, "is missing, though the result needs it")
-            size = path.stat().st_size
             if size != item["bytes"]:
                 raise self._damaged(path, f"holds {size} bytes, expected {item['bytes']}")
             if checksums and sha256(path) != item["sha256"]:
@@ -287,6 +287,15 @@ def attempt_ended(attempt: AttemptDir) -> bool:
 def _description_bytes(run: Run) -> bytes:
     """Return the content of a run's own description."""
     return dump_json(run.to_json(), indent=1)
+
+
+def _size(path: str) -> int | None:
+    """Return the size of a plain file; ``None`` if there is none."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
 def _is_manifest(value: Any) -> bool:

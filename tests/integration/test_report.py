@@ -6,6 +6,7 @@ import csv
 import html
 import math
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -29,7 +30,9 @@ from orchestrator.core.errors import OrchestrateError, StorageError
 from orchestrator.core.progress import listening
 from orchestrator.core.types import RunState
 from orchestrator.rundir import Evaluation, Row, SweepDir
+from orchestrator.status.survey import Survey
 from orchestrator.ui.cli import app
+from tests.helpers import surveyed
 
 GENERATED = "2026-01-02 03:04 UTC"
 # Of the first losses of a sweep.
@@ -83,8 +86,8 @@ class Page(HTMLParser):
         return [value for _, attribute, value in self.attributes if attribute == name]
 
 
-def report(sweep: SweepDir, **told: object) -> Page:
-    collected = collect([sweep], **told)  # type: ignore[arg-type]
+def report(sweep: SweepDir, survey: Callable[[SweepDir], Survey] | None = None) -> Page:
+    collected = collect([sweep], survey)
     return Page(write_report([sweep], collected, sweep.report, generated=GENERATED))
 
 
@@ -169,8 +172,8 @@ def test_it_says_what_was_found(results: Path) -> None:
     failed = sweep.run(runs[1].run_id).attempt(1)
     write_attempt(failed, training_rows(runs[1], 2))
     end_attempt(failed, "failed", "out of memory", "needed 2 GiB more")
-    told = {"speed": {runs[2].run_id: RunState.SKIPPED}}
-    page = report(sweep, states=told, reasons={"speed": {runs[2].run_id: "needs a GPU"}})
+    skipped = runs[2].run_id
+    page = report(sweep, surveyed({skipped: RunState.SKIPPED}, {skipped: "needs a GPU"}))
     for expected in (
         "1 pending 1 done 1 failed 1 skipped",
         "fewer than 5 seeds",

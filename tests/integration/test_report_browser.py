@@ -26,6 +26,7 @@ from orchestrator.analysis.collect import collect
 from orchestrator.analysis.report import write_report
 from orchestrator.core.types import RunState
 from tests.browser import Browser, Page
+from tests.helpers import surveyed
 
 pytestmark = pytest.mark.browser
 
@@ -50,7 +51,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_attempt(failed, training_rows(runs[10], 2))
     end_attempt(failed, "failed", "out of memory", "needed 2 GiB more")
     skipped = {runs[11].run_id: RunState.SKIPPED}
-    collected = collect([sweep], states={"seen": skipped}, reasons={"seen": {runs[11].run_id: "needs a GPU"}})
+    collected = collect([sweep], surveyed(skipped, {runs[11].run_id: "needs a GPU"}))
     return write_report([sweep], collected, sweep.report, generated="2026-01-02 03:04 UTC")
 
 

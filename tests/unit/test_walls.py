@@ -38,6 +38,7 @@ SHARED = (
     "config.grid.other_programs",
     "config.grid.resources",
     "config.placeholders",
+    "config.returns",
     "config.program",
     "config.trainers",
     "core.environment",

@@ -20,8 +20,8 @@ from orchestrator.analysis.foreign.files import (
 )
 from orchestrator.analysis.foreign.find import FoundExperiment, find_experiments
 from orchestrator.analysis.foreign.names import readable
-from orchestrator.analysis.return_metrics import may_lack_episodes
 from orchestrator.analysis.tables import RunReading
+from orchestrator.config.returns import return_figures
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.errors import DamagedFileError, NotFoundError, OrchestrateError
 from orchestrator.core.types import RunState
@@ -308,19 +308,9 @@ def _facts(one: Experiment) -> dict[str, Any]:
         "wall_time": wall_time if timed else None,
         "train_time": wall_time if timed else None,
         **throughput([rows]).to_json(),
-        **_returns(rows),
+        **return_figures(rows, BENCHMARL.returns),
         "evaluation_episodes": _evaluation_episodes(one.config),
     }
-
-
-def _returns(rows: Sequence[Row]) -> dict[str, float]:
-    for name in BENCHMARL.returns:
-        recorded = [row.metrics[name] for row in rows if name in row.metrics]
-        if values := [value for value in recorded if math.isfinite(value)]:
-            return {"initial_return": values[0], "final_return": values[-1], "best_return": max(values)}
-        if recorded and not may_lack_episodes(name):
-            break
-    return {}
 
 
 def _device(config: Mapping[str, Any]) -> str | None:

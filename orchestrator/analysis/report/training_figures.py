@@ -37,6 +37,7 @@ from orchestrator.analysis.report.plotting import (
 from orchestrator.analysis.significance import INTERVAL_SEEDS
 from orchestrator.analysis.stats import Curve, Final, group_labels
 from orchestrator.analysis.summary import SpeedSummary
+from orchestrator.config.returns import kind_of_return
 from orchestrator.core.formatting import count
 
 if TYPE_CHECKING:
@@ -177,11 +178,8 @@ def _limits(panel: Sequence[Curve]) -> tuple[float, float] | None:
 
 
 def _return_name(metric: str) -> str:
-    if metric.startswith("eval/"):
-        return "episode return (evaluation)"
-    if metric.startswith("collection/"):
-        return "episode return (collection)"
-    return wrapped(metric, 60)
+    kind = kind_of_return(metric)
+    return wrapped(metric, 60) if kind == metric else f"episode return ({kind})"
 
 
 def _learning_caption(part: Sequence[tuple[Curve, str]]) -> str:

@@ -10,7 +10,6 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
-from orchestrator.analysis.return_metrics import is_evaluation, may_lack_episodes
 from orchestrator.analysis.tables import (
     FINAL_MEASURE,
     FINAL_VALUES,
@@ -20,6 +19,7 @@ from orchestrator.analysis.tables import (
     LEVEL_METRICS,
     MEASURE_COLUMNS,
 )
+from orchestrator.config.returns import is_evaluation, may_lack_episodes
 from orchestrator.core.errors import OrchestrateError
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from orchestrator.config.returns import is_evaluation
 from orchestrator.rundir import Row
 
 # Seconds of an iteration, where a trainer measures them. The names are BenchMARL's.
@@ -32,7 +33,7 @@ ACTOR_WAITING_TIMER = "timers/actor_waiting_time"
 # Seconds of an iteration in which the trainer collected or learned, for one that does both at a time.
 TRAINING_CLOCK = "timers/training_clock"
 # Metrics of iterations with an evaluation only.
-EVALUATION_TIMER, EVALUATION_PREFIX = "timers/evaluation_time", "eval/"
+EVALUATION_TIMER = "timers/evaluation_time"
 
 # The two figures: columns of the table of runs, and their names.
 TRAINING, END_TO_END = "training_fps", "end_to_end_fps"
@@ -173,7 +174,7 @@ def throughput_of(windows: Sequence[Window]) -> Throughput:
 
 def evaluates(row: Row) -> bool:
     """Return whether the iteration ended with an evaluation."""
-    return EVALUATION_TIMER in row.metrics or any(name.startswith(EVALUATION_PREFIX) for name in row.metrics)
+    return EVALUATION_TIMER in row.metrics or any(map(is_evaluation, row.metrics))
 
 
 def rate(before: Row | None, row: Row) -> float | None:

@@ -64,7 +64,8 @@ def collect(
 
     with working("reading results"):
         from orchestrator.analysis import marl_eval_export
-        from orchestrator.analysis.collect import gather, read_others, write
+        from orchestrator.analysis.collect import collect as read
+        from orchestrator.analysis.collect import read_others, write
         from orchestrator.analysis.compare import table, target_comparisons
         from orchestrator.analysis.significance import ONE_LOOK
         from orchestrator.analysis.stats import final_returns, groups
@@ -87,7 +88,7 @@ def collect(
         foreign = read_others(others or [], found)
     for sweep_dir in found:
         with working(f"{sweep_dir.name}: reading runs"):
-            collected = measured_by(gather([sweep_dir], present, verify, foreign), measure)
+            collected = measured_by(read([sweep_dir], present, checksums=verify, others=foreign), measure)
             write(collected, sweep_dir)
             exported = marl_eval_export.write(collected, sweep_dir)
             take_up(sweep_dir)

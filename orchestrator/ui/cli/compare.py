@@ -56,7 +56,7 @@ def compare(
     from orchestrator.ui.terminal.working import working
 
     with working("reading results"):
-        from orchestrator.analysis.collect import gather, read_others
+        from orchestrator.analysis.collect import collect, read_others
         from orchestrator.analysis.compare import compare_by, prices, table
         from orchestrator.analysis.report.compare_figures import write_comparison
         from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
@@ -67,7 +67,7 @@ def compare(
         found = found_sweeps(results, sweeps)
         if by is None:
             raise _without_key(found)
-        collected = measured_by(gather(found, present, others=read_others(others or [], found)), measure)
+        collected = measured_by(collect(found, present, others=read_others(others or [], found)), measure)
         compared = compare_by(collected, by, baseline=baseline, prices=prices(found))
         # A comparison of several sweeps belongs to none of their folders.
         home = found[0].path if len(found) == 1 else results

@@ -55,7 +55,7 @@ def report(
     from dataclasses import replace
     from datetime import datetime
 
-    from orchestrator.analysis.collect import gather, read_others
+    from orchestrator.analysis.collect import collect, read_others
     from orchestrator.analysis.report import write_report
     from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
     from orchestrator.control.fleet import present
@@ -67,7 +67,7 @@ def report(
     folder = output or (found[0].report if len(found) == 1 else results / "report")
     generated = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     with working("reading results"):
-        collected = measured_by(gather(found, present, others=read_others(others or [], found)), measure)
+        collected = measured_by(collect(found, present, others=read_others(others or [], found)), measure)
     print_warnings(collected.problems[:_NAMED])
     if (more := len(collected.problems) - _NAMED) > 0:
         print_warnings([f"{more} more files are damaged; the report names them"])

@@ -32,6 +32,7 @@ from orchestrator.analysis.collect import Collected, collect, write
 from orchestrator.analysis.csv_export import from_cell
 from orchestrator.core.types import Run, RunState
 from orchestrator.rundir import Row, RunDir, SweepDir
+from tests.helpers import surveyed
 
 COLUMNS = (
     "run_id sweep trainer in_grid algorithm task seed state target attempts device environments "
@@ -159,7 +160,7 @@ def test_what_is_told_of_runs_counts_where_their_folders_say_less(sweep: SweepDi
         newer.run_id: RunState.RUNNING,
     }
     reasons = {skipped.run_id: "needs a GPU", stale.run_id: "other code"}
-    collected = collect([sweep], states={"speed": told}, reasons={"speed": reasons})
+    collected = collect([sweep], surveyed(told, reasons))
     assert [row_of(collected, run)["state"] for run in runs] == ["stale", "skipped", "unknown", "done"]
     assert [row_of(collected, run)["reason"] for run in runs[:2]] == ["other code", "needs a GPU"]
     assert "no result in its folder" in collected.problems[0]

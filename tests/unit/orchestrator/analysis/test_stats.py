@@ -37,6 +37,7 @@ from orchestrator.analysis.stats import (
 from orchestrator.analysis.summary import provisional, speeds, summary_table, warnings
 from orchestrator.core.types import Run, RunState
 from orchestrator.rundir import IndexRow, Row, SweepDir
+from tests.helpers import surveyed
 
 MATRIX = {"task": ["vmas/navigation"], "algorithm": ["mappo", "iql"], "seed": range(3)}
 
@@ -194,7 +195,7 @@ def test_stale_results_count_only_where_there_is_nothing_else(results: Path) -> 
     stale = {
         run.run_id: RunState.STALE for run in runs if run.seed == 0 or run.overrides["algorithm"] == "iql"
     }
-    mappo, iql = final_returns(groups(collect([sweep], states={"speed": stale})))
+    mappo, iql = final_returns(groups(collect([sweep], surveyed(stale))))
     assert (mappo.values, mappo.note) == ((1.0, 2.0), "1 stale left out")
     assert (iql.values, iql.note) == ((0.0, 1.0, 2.0), "all 3 stale")
 
