@@ -6,6 +6,7 @@ against its files and published last. So a published result is always complete.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from orchestrator.config.code.snapshot import is_whole
-from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.errors import DamagedFileError, StorageError
 from orchestrator.core.formatting import count, listed
 from orchestrator.rundir import CodeDir, RunDir
 from orchestrator.rundir.atomic import storage_errors
@@ -23,12 +24,12 @@ from orchestrator.rundir.plain_files import same_content
 from orchestrator.rundir.synced import CODE, INDEX, RESULT, RUNS, copy_of, kind_of, plain_size, sync_lock
 from orchestrator.sync import merge
 from orchestrator.sync.file_selection import ChosenFiles, choose, run_of
+from orchestrator.sync.free_space import no_space_error, on_one_disk
 from orchestrator.sync.identical_files import copy_times, find_duplicates, find_unchanged, link_duplicates
 from orchestrator.sync.precedence import fill_free_places, is_from_source, restore_precedence
 from orchestrator.sync.publish import finish_batch, follow_retries, refused_runs
 from orchestrator.sync.request import SyncProgress, SyncReport
 from orchestrator.sync.rsync import ListedFile, Listing, brief, size_of, stamp_of
-from orchestrator.sync.space_needed import space_error
 from orchestrator.sync.sweep_sync import SweepSync, sweep_sync_of
 from orchestrator.sync.wanted import matching_runs
 
@@ -49,7 +50,7 @@ def fetch_sweep(sync: SweepSync, screen: SyncProgress, *, dry: bool = False) -> 
             sync.report.put_aside = len(aside)
             chosen = _plan(sync, visited, Path(temporary), aside)
             _count(sync, chosen)
-            sync.report.lack = space_error(sync, chosen)
+            sync.report.lack = _lack_of_space(sync, chosen)
         return sync.report
     with storage_errors(sync.sweep.path), sync_lock(sync.sweep) as keep:
         # Another sync may have held the lock until now.
@@ -80,7 +81,7 @@ def _fetch_new(sync: SweepSync, screen: SyncProgress) -> None:
     chosen = _plan(sync, visited, sync.folder.staged)
     copy_times(chosen)
     _count(sync, chosen)
-    if (lack := space_error(sync, chosen)) is not None:
+    if (lack := _lack_of_space(sync, chosen)) is not None:
         raise lack
     screen.expect(sync.listed.name, sync.report.files, sync.report.size)
     done = 0
@@ -210,6 +211,17 @@ def _plan(
         _expect_result(sync, one, (aside or {}).get(one.run_id))
     find_duplicates(sync, chosen, staged)
     return chosen
+
+
+def _lack_of_space(sync: SweepSync, chosen: Sequence[ChosenFiles]) -> StorageError | None:
+    """Return the error if the chosen files do not fit. Files of a bucket's mirror may be links to it."""
+    here = sync.folder.path
+    if sync.rsync.source.mirror is not None and on_one_disk(here, sync.sweep.results):
+        return None
+    names = [Path(name) for one in chosen for name in one.names]
+    paths = {here / path for name in names for path in (name, *name.parents)}
+    new = sync.report.due + sum(not os.path.lexists(path) for path in paths)
+    return no_space_error(here, sum(one.size for one in chosen), new, f"what is new of {sync.listed.name}")
 
 
 def _expect_result(sync: SweepSync, one: ChosenFiles, aside: str | None) -> None:

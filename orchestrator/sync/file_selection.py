@@ -23,8 +23,8 @@ class ChosenFiles:
     """Files to fetch of one run, or of the sweep outside its runs (empty ``run_id``), into the folder
     ``here``.
 
-    ``names``, ``sizes``: relative to the sweep's folder, at the source and here. ``there``: all files at the
-    source, relative to the run's folder or the sweep's. ``refused``: unusable names. ``kept``: files verified
+    ``names``: relative to the sweep's folder, at the source and here. ``there``: all files at the source,
+    relative to the run's folder or the sweep's. ``refused``: unusable names. ``kept``: files verified
     here with another size or time at the source; ``same``: those of them with equal content. ``links``: files
     to link instead, and the file here with their content. ``whole``: the listing is complete. ``fresh``:
     nothing of it was here before. ``repaired``: files listed by a result here are fetched again.
@@ -44,7 +44,6 @@ class ChosenFiles:
     kept: list[ListedFile] = field(default_factory=list)
     same: list[ListedFile] = field(default_factory=list)
     links: dict[str, Path] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
     misplaced: list[str] = field(default_factory=list)
 
     def take(self, entry: ListedFile) -> None:
@@ -53,12 +52,10 @@ class ChosenFiles:
         if not entry.folder:
             self.files += 1
             self.size += entry.size
-            self.sizes[entry.path] = entry.size
 
     def leave(self, name: str, size: int) -> None:
         """Remove a file."""
         self.names.remove(name)
-        self.sizes.pop(name, None)
         self.files -= 1
         self.size -= size
 

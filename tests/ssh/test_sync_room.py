@@ -17,8 +17,7 @@ from orchestrator.sync.source import find_source
 from orchestrator.sync.sync import sync
 from orchestrator.ui.cli.sync_progress import SyncScreen
 from tests import warm
-from tests.disks import fill, mounted
-from tests.ssh.server import ALIAS
+from tests.disks import mounted
 
 MB = 1 << 20
 
@@ -96,37 +95,17 @@ def test_what_needs_more_inodes_than_there_are_is_refused(there: SweepDir, tmp_p
         assert command_line(f"{there.results}/", disk / "results").returncode == 0
 
 
-@pytest.mark.parametrize("over_ssh", [False, True])
-def test_holes_are_kept_and_do_not_count(
-    there: SweepDir, tmp_path: Path, request: pytest.FixtureRequest, over_ssh: bool
-) -> None:
+def test_holes_are_kept(there: SweepDir, tmp_path: Path) -> None:
     with open(there.path / "hole; $(touch harm)", "wb") as file:
         file.truncate(64 * MB)
         file.seek(32 * MB)
         file.write(b"something")
-    source = f"{there.results}/"
-    if over_ssh:
-        request.getfixturevalue("server")
-        source = f"{ALIAS}:{there.results}"
-    with mounted(tmp_path / "disk") as disk:
-        done = command_line(source, disk / "results")
-        assert (done.returncode, done.stderr) == (0, "")
-        came = disk / "results" / "speed" / "hole; $(touch harm)"
-        assert came.read_bytes() == (there.path / came.name).read_bytes()
-        assert came.stat().st_blocks * 512 < MB
+    done = command_line(f"{there.results}/", tmp_path / "results")
+    assert (done.returncode, done.stderr) == (0, "")
+    came = tmp_path / "results" / "speed" / "hole; $(touch harm)"
+    assert came.read_bytes() == (there.path / came.name).read_bytes()
+    assert came.stat().st_blocks * 512 < MB
     assert not list(tmp_path.rglob("harm"))
-
-
-def test_what_is_replaced_or_came_before_a_cut_does_not_count_twice(there: SweepDir, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        (there.path / name).write_bytes(os.urandom(MB))
-    with mounted(tmp_path / "disk") as disk:
-        home = disk / "results"
-        assert command_line(f"{there.results}/", home).returncode == 0
-        for name in ("one", "two"):
-            (there.path / name).write_bytes(os.urandom(MB + 1))
-        fill(disk, leave=int(1.5 * MB))
-        assert command_line(f"{there.results}/", home).returncode == 0
 
 
 def test_a_silent_rsync_is_told_of(

@@ -14,11 +14,10 @@ import pytest
 
 from orchestrator.core.errors import StorageError
 from orchestrator.core.s3 import Address, BucketError
-from orchestrator.sync import bucket_download, space_needed
+from orchestrator.sync import bucket_download
 from orchestrator.sync.bucket_download import CUT_S, Downloads, Patience
 from orchestrator.sync.bucket_mirror import Mirror, MirrorOptions
 from orchestrator.sync.etags import Etags, S3Object
-from orchestrator.sync.source import Source
 
 CONTENT = b"0123456789"
 ITEM = S3Object("speed/policy.pt", len(CONTENT), hashlib.md5(CONTENT, usedforsecurity=False).hexdigest(), 1e9)
@@ -79,17 +78,3 @@ def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(StorageError, match=r"cannot lock .*not implemented"):
         mirror._open("source", dry=MirrorOptions().dry)
     assert len(list((tmp_path / ".buckets" / "source").iterdir())) == 1
-
-
-def test_only_holes_count_as_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer blocks than bytes are no sign of them: a file system that compresses has those for any file."""
-    (tmp_path / "du").write_text('#!/bin/sh\nprintf "0\\tcompressed\\n"\n')
-    (tmp_path / "du").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    (tmp_path / "compressed").write_bytes(os.urandom(2 << 20))
-    with open(tmp_path / "hole $(touch harm)\n", "wb") as file:
-        file.write(os.urandom(1 << 20))
-        file.truncate(5 << 20)
-    sizes = {name: (tmp_path / name).stat().st_size for name in ("compressed", "hole $(touch harm)\n")}
-    assert space_needed._holes(Source(str(tmp_path)), str(tmp_path), {**sizes, "gone": 2 << 20}) == 4 << 20
-    assert space_needed._holes(Source(str(tmp_path)), str(tmp_path), {"small": 10}) == 0
