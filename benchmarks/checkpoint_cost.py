@@ -43,8 +43,7 @@ class Cost:
 
 
 def measure(algorithm: str, iterations: int, results: Path, extra: dict[str, Any]) -> Cost:
-    from jobs.trainers.benchmarl import train
-    from jobs.trainers.benchmarl.experiment import ResumableExperiment
+    from jobs.trainers.benchmarl.experiment import ResumableExperiment, train
     from jobs.trainers.benchmarl.state import save_state
     from jobs.trainers.benchmarl.tensors import tensor_bytes
     from jobs.training.context import RunContext

@@ -97,12 +97,18 @@ def _look_at(trainer: TrainerSpec, runs: Sequence[Run]) -> list[Problem]:
 
 
 def _check_with(trainer: TrainerSpec, runs: Sequence[Run]) -> list[Problem]:
+    """Take the first look, which loads nothing that trains, and without a problem the thorough one.
+
+    The first look does not know the names that plug-ins bring.
+    """
     try:
         load_plugins(trainer)
     except BadConfigError as error:
         return [Problem(runs[0].run_id, "plugins", str(error), error.hint)]
-    problems: list[Problem] = pkgutil.resolve_name(trainer.check)(runs)
-    return problems
+    if trainer.first_look and not trainer.plugins and (problems := _look_at(trainer, runs)):
+        return problems
+    found: list[Problem] = pkgutil.resolve_name(trainer.check)(runs)
+    return found
 
 
 if __name__ == "__main__":

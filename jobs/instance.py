@@ -25,8 +25,8 @@ from typing import Protocol
 
 from jobs.cloud.delivery import Courier, Delivery
 from jobs.cloud.store import open_store
-from jobs.training import provenance
-from jobs.training.process_tree import die_with_parent
+from jobs.training.processes.process_tree import die_with_parent
+from jobs.training.records import provenance
 from jobs.worker.assignment import find_job, pool_of, submission_of
 from jobs.worker.scheduler_job import MAILBOX_VARIABLE, VARIABLES
 from jobs.worker.signals import STOP_SIGNALS

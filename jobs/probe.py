@@ -42,7 +42,7 @@ def _slowness_of_bf16() -> float | None:
     import torch
 
     try:
-        from jobs.training.operations import SLOW, slowdown
+        from jobs.training.records.operations import SLOW, slowdown
 
         return times if (times := slowdown(torch.bfloat16)) > SLOW else None
     except Exception:
@@ -54,7 +54,7 @@ def drawing_facts() -> Facts:
 
     ``found`` and ``fix`` where drawing fails; ``absent`` where no installed library draws.
     """
-    from jobs.training.headless_rendering import draw_vmas, obstacle
+    from jobs.training.records.headless_rendering import draw_vmas, obstacle
 
     if importlib.util.find_spec("vmas") is None:
         return {"absent": "vmas"}

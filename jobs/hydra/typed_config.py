@@ -29,7 +29,7 @@ from jobs.hydra.spelling import Vocabulary, keys_of, nearest
 from jobs.hydra.values import set_value
 from jobs.training.config_errors import RefusedKeyError
 from jobs.training.context import BadConfigError
-from jobs.training.error_chain import first_line
+from jobs.training.records.error_chain import first_line
 from orchestrator.core.types import Run, Value
 
 PRESET = "preset"

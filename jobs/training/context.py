@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jobs.training.life import Life
 from jobs.training.plain_data import read_plain_data, write_plain_data
-from jobs.training.ranks import Ranks
-from jobs.training.run_memory import RunMemory
+from jobs.training.processes.life import Life
+from jobs.training.processes.ranks import Ranks
+from jobs.training.processes.run_memory import RunMemory
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import PluginSource, Run
 from orchestrator.planning.throughput.measure import Window, rate

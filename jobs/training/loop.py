@@ -18,8 +18,8 @@ from jobs.training.best_policy import BestPolicy
 from jobs.training.checkpoint_clock import CheckpointClock
 from jobs.training.checkpoints import CheckpointStore, Loaded, save_file
 from jobs.training.context import Outcome, RunContext, UsualEvaluation
-from jobs.training.loggers import Sink, logging_to
 from jobs.training.parts import restore, state_of
+from jobs.training.records.loggers import Sink, logging_to
 from jobs.training.time_budget import TimeBudget
 from orchestrator.config.returns import EPISODE_RETURN, EVALUATION_RETURN, EVALUATIONS
 from orchestrator.core.errors import DamagedFileError, OrchestrateError

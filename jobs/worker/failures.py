@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from jobs.training.context import BadConfigError, InterruptedRun
-from jobs.training.error_chain import error_chain
-from jobs.training.log_reason import reason_in
-from jobs.training.ranks import RankError
+from jobs.training.processes.log_reason import reason_in
+from jobs.training.processes.ranks import RankError
+from jobs.training.records.error_chain import error_chain
 from jobs.worker.scheduler_job import SchedulerJob
 from orchestrator.core.errors import DamagedFileError, FileServerError, StorageError
 from orchestrator.core.types import Reason, RunState

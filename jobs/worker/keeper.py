@@ -19,16 +19,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
-from jobs.training.life import Life
-from jobs.training.process_tree import (
+from jobs.training.processes.life import Life
+from jobs.training.processes.process_tree import (
     Process,
     adopt_orphans,
     descendants,
     die_with_parent,
     end_descendants,
 )
-from jobs.training.run_memory import RunMemory, oom_kills
-from jobs.training.stop_request import StopRequest
+from jobs.training.processes.run_memory import RunMemory, oom_kills
+from jobs.training.processes.stop_request import StopRequest
 from jobs.worker.signals import STOP_SIGNALS
 from jobs.worker.silence import Silence
 

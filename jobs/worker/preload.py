@@ -7,7 +7,7 @@ import importlib
 import os
 from pathlib import Path
 
-from jobs.training import provenance
+from jobs.training.records import provenance
 from orchestrator.config.code.identity import code_id
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.types import Run

@@ -9,8 +9,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.training.life import Life
-from jobs.training.run_memory import RunMemory, oom_kills
+from jobs.training.processes.life import Life
+from jobs.training.processes.run_memory import RunMemory, oom_kills
 from jobs.worker.failures import End
 from jobs.worker.slots import Slot
 

@@ -16,8 +16,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from jobs.training import provenance, result_figures
-from jobs.training.connection import Connection
 from jobs.training.context import (
     DONE_EXIT,
     FAILED_EXIT,
@@ -30,11 +28,13 @@ from jobs.training.context import (
     RunContext,
     send,
 )
-from jobs.training.life import Life
 from jobs.training.plugins import as_submitted, load_plugins
-from jobs.training.process_tree import descendants, die_with_parent
-from jobs.training.ranks import RankError, Ranks
-from jobs.training.run_memory import RunMemory
+from jobs.training.processes.connection import Connection
+from jobs.training.processes.life import Life
+from jobs.training.processes.process_tree import descendants, die_with_parent
+from jobs.training.processes.ranks import RankError, Ranks
+from jobs.training.processes.run_memory import RunMemory
+from jobs.training.records import provenance, result_figures
 from jobs.worker.failures import (
     End,
     ProgramFailed,

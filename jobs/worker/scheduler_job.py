@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
-from jobs.training.provenance import NODE_VARIABLE
+from jobs.training.records.provenance import NODE_VARIABLE
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import Reason, index_of
 from orchestrator.rundir.holder import JOB_VARIABLE

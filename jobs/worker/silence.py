@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from jobs.training.life import Life
-from jobs.training.process_tree import Process, processor_time, waits_for_storage
+from jobs.training.processes.life import Life
+from jobs.training.processes.process_tree import Process, processor_time, waits_for_storage
 
 # Share of a core that a process takes if it computes; one that polls takes less.
 _COMPUTES = 0.05

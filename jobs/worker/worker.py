@@ -17,9 +17,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from jobs.training import provenance, result_figures
 from jobs.training.context import FENCED_EXIT, NOT_MINE_EXIT
-from jobs.training.process_tree import adopt_orphans, end_descendants
+from jobs.training.processes.process_tree import adopt_orphans, end_descendants
+from jobs.training.records import provenance, result_figures
 from jobs.worker.assignment import (
     Assignment,
     Availability,

@@ -34,18 +34,6 @@ PLUGIN_GROUP = "orchestrate.plugins"
 # Minutes beyond any training.
 _FOREVER = 1e9
 
-# Modules that decide the results of every learner.
-_LEARNER_SOURCE = (
-    *(
-        "jobs.hydra.override_text",
-        "jobs.hydra.typed_config",
-        "jobs.hydra.values",
-        "orchestrator.core.hydra_text",
-    ),
-    *("jobs.trainers.learner_trainer", "jobs.training.best_policy", "jobs.training.loop"),
-    *("jobs.training.parts", "jobs.training.time_budget"),
-)
-
 
 def core_per_thread(run: Run) -> Resources:
     """Return the resources of a run in one process."""
@@ -62,12 +50,14 @@ class TrainerSpec:
     for patterns such as ``vmas/*``; may be empty. ``owned``: keys that the program sets and a grid may
     not; ``inert``: keys that decide nothing and stay out of the identity; both are shell-style patterns.
     ``packages``: distributions that decide a result by their versions, and ``task_packages`` what tasks need
-    beside these, by patterns of their names; ``source``: worker-side modules that do, and
-    packages with their YAML files. ``returns``: the metrics that mean "return", best first; ``devices``: the
-    keys that can request a GPU. ``takes_plugins``: a "module:function" that registers a plug-in, empty
-    without support for them; ``plugins``: those of one sweep. ``frames``: keys for the number of frames, the
-    first present one decides; ``iterations``: keys for a number of iterations, of unknown length;
-    ``usual_frames``: the default number of frames, by the preset in ``experiment``. ``minutes``: the key for
+    beside these, by patterns of their names; ``source``: worker-side modules, and packages with their YAML
+    files, that decide a result and are not imported by ``train``. ``returns``: the metrics that mean
+    "return", best first; ``devices``: the keys that can request a GPU. ``takes_plugins``: a
+    "module:function" that registers a plug-in, empty without support for them; ``plugins``: those of one
+    sweep. ``frames``: keys for the number of frames, the first present one decides; ``iterations``: keys for
+    a number of iterations, of unknown length; ``usual_frames``: the default number of frames, by the preset
+    in ``experiment``.
+    ``minutes``: the key for
     a training time instead, if any. ``runs_program``: the trainer starts a user's program;
     :mod:`orchestrator.config.program.identity` finds its files. ``keys``: descriptions of the trainer's own
     keys, in Markdown, for the reference. ``resources``: what a run occupies, from its keys alone; a grid's
@@ -111,11 +101,10 @@ class TrainerSpec:
     x_axis: str = "frames"
 
     @classmethod
-    def of_learner(cls, name: str, trainer: str, *, source: tuple[str, ...], **others: Any) -> Self:
+    def of_learner(cls, name: str, trainer: str, **others: Any) -> Self:
         """Describe a trainer that is a ``LearnerTrainer`` (``jobs.trainers``) at "module:object"."""
         return cls(
             name=name,
-            source=(*source, *_LEARNER_SOURCE),
             **{
                 "train": f"{trainer}.train",
                 "check": f"{trainer}.check",
@@ -252,16 +241,10 @@ def _fits(key: str, patterns: tuple[str, ...]) -> bool:
 
 _OURS = "the program keeps every run's files in its own folder of the results tree"
 
-# Modules that compose and train. Checks, and the wording of errors, change no result.
-_COMPOSE_AND_TRAIN = (
-    *("buffers", "config", "environments", "experiment", "iterations"),
-    *("models", "registry", "replay", "snapshot", "state", "tasks", "tensors", "time_bound"),
-)
-
 BENCHMARL = TrainerSpec(
     name="benchmarl",
-    train="jobs.trainers.benchmarl:train",
-    check="jobs.trainers.benchmarl:check",
+    train="jobs.trainers.benchmarl.experiment:train",
+    check="jobs.trainers.benchmarl.checking:check",
     first_look="jobs.trainers.benchmarl.first_look:first_look",
     evaluate="jobs.trainers.benchmarl.evaluating:evaluate",
     tasks="jobs.trainers.benchmarl.spelling:task_names",
@@ -284,16 +267,7 @@ BENCHMARL = TrainerSpec(
         "experiment.exclude_buffer_from_checkpoint",
     ),
     packages=("benchmarl", "torchrl", "tensordict", "torch", "vmas", "pettingzoo", "numpy"),
-    source=(
-        "jobs.conf",
-        "jobs.hydra.composition",
-        "jobs.hydra.override_text",
-        "orchestrator.core.hydra_text",
-        "jobs.training.best_policy",
-        "jobs.training.games",
-        "jobs.training.time_budget",
-        *(f"jobs.trainers.benchmarl.{name}" for name in _COMPOSE_AND_TRAIN),
-    ),
+    source=("jobs.conf",),
     returns=(EVALUATION_RETURN, COLLECTION_RETURN),
     devices=(
         "experiment",
@@ -333,19 +307,11 @@ COMMAND = TrainerSpec(
     minutes="minutes",
 )
 
-# Modules that train; evaluating a policy afterwards changes no result.
-_ACTOR_CRITIC_TRAINS = (
-    *("actors", "asynchronous", "bucket_brigade", "config", "environment_keys", "environments"),
-    *("group", "gymnasium_envs", "interface", "learner", "networks", "parallel"),
-    *("playing", "procgen", "rollout", "update", "value_estimates"),
-)
-
 
 def _actor_critic(name: str, **batch: int) -> TrainerSpec:
     return TrainerSpec.of_learner(
         name,
         f"jobs.trainers.{name}.training:TRAINER",
-        check=f"jobs.trainers.{name}:check",
         first_look=f"jobs.trainers.{name}.config:CONFIG.first_look",
         tasks="jobs.trainers.actor_critic.environments:environment_names",
         takes_plugins="jobs.trainers.actor_critic.environments:take_plugin",
@@ -353,12 +319,6 @@ def _actor_critic(name: str, **batch: int) -> TrainerSpec:
         inert=("actor_timeout", "checkpoint_interval", "loggers", "project_name"),
         packages=("torch", "numpy", "gymnasium"),
         task_packages=ACTOR_CRITIC_TASKS,
-        source=(
-            f"jobs.trainers.{name}.config",
-            f"jobs.trainers.{name}.training",
-            *(f"jobs.trainers.actor_critic.{module}" for module in _ACTOR_CRITIC_TRAINS),
-            "jobs.training.games",
-        ),
         devices=("device",),
         resources=actors.resources_of,
         several_nodes=True,

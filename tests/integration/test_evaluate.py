@@ -329,7 +329,7 @@ def test_where_nothing_can_be_drawn_what_to_install_is_said_and_no_file_is_left(
 def test_knights_archers_and_zombies_are_filmed(tmp_path: Path) -> None:
     from jobs.trainers.benchmarl.config import compose
     from jobs.trainers.benchmarl.evaluating import Stage
-    from jobs.training.video import Film
+    from jobs.training.records.video import Film
 
     stage = Stage(compose(identified(KAZ_VECTOR)), 1)
     with Film(tmp_path / "kaz.mp4") as film:

@@ -35,7 +35,7 @@ print(json.dumps(code.to_json()))
 """
 TELL = """
 import json, jobs.worker.worker, orchestrator.ui.cli, mine
-from jobs.training import provenance
+from jobs.training.records import provenance
 from orchestrator.core.package_files import template
 from orchestrator.config.code.identity import code_id
 from orchestrator.config.trainers import BENCHMARL, COMMAND

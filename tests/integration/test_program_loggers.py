@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-from jobs.training import loggers
+from jobs.training.records import loggers
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.grid.loggers import LOGGERS
 from orchestrator.config.sweep import expand
@@ -133,7 +133,7 @@ def test_event_files_are_written_without_pytorch(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; import jobs.trainers.command.training\n"
         "from types import SimpleNamespace\n"
-        "from jobs.training.loggers import TensorboardSink\n"
+        "from jobs.training.records.loggers import TensorboardSink\n"
         "from orchestrator.rundir import AttemptDir\n"
         "run = SimpleNamespace(trainer='command')\n"
         "context = SimpleNamespace(run=run, attempt=AttemptDir(Path(sys.argv[1])))\n"

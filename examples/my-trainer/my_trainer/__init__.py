@@ -8,6 +8,5 @@ SPEC = TrainerSpec.of_learner(
     "cartpole",
     "my_trainer.learner:TRAINER",
     packages=("my-trainer", "torch", "gymnasium"),
-    source=("my_trainer",),
     frames=("frames",),
 )

@@ -37,7 +37,7 @@ from jobs.trainers.actor_critic.playing import Episodes, pooled
 from jobs.trainers.actor_critic.rollout import Rollout
 from jobs.trainers.actor_critic.shared_memory import SharedMemory
 from jobs.training.context import NO_PROGRESS_LOST
-from jobs.training.ranks import RankError
+from jobs.training.processes.ranks import RankError
 from jobs.worker.failures import end_of
 from orchestrator.core.types import Reason
 from orchestrator.planning.throughput.measure import ACTOR_WAITING_TIMER, WAITING_TIMER

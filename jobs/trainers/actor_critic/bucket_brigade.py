@@ -21,7 +21,7 @@ from jobs.training.games.bucket_brigade.batch import GameBatch
 from jobs.training.games.bucket_brigade.behaviour import measures
 from jobs.training.games.bucket_brigade.catalogue import AGENTS, ScenarioError
 from jobs.training.games.bucket_brigade.seats import seats
-from jobs.training.video import Frame
+from jobs.training.records.video import Frame
 
 
 def players_of(opponents: Any) -> int | list[str]:

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from jobs.training.process_tree import die_with_parent
+from jobs.training.processes.process_tree import die_with_parent
 from jobs.worker.signals import STOP_SIGNALS
 from orchestrator.core.hardware import physical_first
 

@@ -16,7 +16,7 @@ from jobs.trainers.actor_critic.environments import (
 )
 from jobs.trainers.actor_critic.interface import Environments
 from jobs.training.config_errors import RefusedKeyError, require_positive, unexpected
-from jobs.training.loggers import CSV, TENSORBOARD
+from jobs.training.records.loggers import CSV, TENSORBOARD
 from jobs.training.time_budget import checked_minutes
 
 if TYPE_CHECKING:

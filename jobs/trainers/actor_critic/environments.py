@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,55 +28,68 @@ from jobs.training.plugins import Plugin
 class Family:
     """Environments of one kind. ``names``: those after the slash; ``config``: their keys, by their name.
 
-    ``made_by``: the class of the environments, ``module:name``, imported when they are built. ``scripted``:
-    the function that returns the figures of scripted players in the places of learners. ``tested``: the
-    keys of the environments in which policies are evaluated. ``other_names``: what other programs call them.
+    ``build``: environments from keys, their number, a seed and a device. ``baselines``: the figures of
+    scripted players in the places of learners, in so many episodes of a seed. ``tested``: the keys of the
+    environments in which policies are evaluated. ``other_names``: what other programs call them.
     ``has_other``: whether there is an environment of a name that is not among ``names``; ``other_hint``: how
     to name one.
     """
 
     names: Callable[[], Sequence[str]]
     config: Callable[[str], Any]
-    made_by: str
-    scripted: str | None = None
+    build: Callable[[Any, int, int, str], Environments]
+    baselines: Callable[[Any, int, int], dict[str, dict[str, float]]] = lambda *_: {}
     tested: Callable[[Any], Any] = lambda keys: keys
     other_names: Callable[[], Mapping[str, str]] = dict
     has_other: Callable[[str], bool] = lambda _: False
     other_hint: str | None = None
 
-    @property
-    def build(self) -> Callable[[Any, int, int, str], Environments]:
-        """Build environments from keys, their number, a seed and a device."""
-        found: Callable[[Any, int, int, str], Environments] = pkgutil.resolve_name(self.made_by)
-        return found
 
-    def baselines(self, keys: Any, episodes: int, seed: int) -> dict[str, dict[str, float]]:
-        """Return the figures of scripted players in so many episodes."""
-        if self.scripted is None:
-            return {}
-        found: dict[str, dict[str, float]] = pkgutil.resolve_name(self.scripted)(keys, episodes, seed)
-        return found
+# Imported when they are built: a check of keys needs none of them.
 
 
-_MODULES = "jobs.trainers.actor_critic"
+def _bucket_brigade(keys: Any, envs: int, seed: int, device: str) -> Environments:
+    from jobs.trainers.actor_critic.bucket_brigade import BucketBrigade
+
+    return BucketBrigade(keys, envs, seed, device)
+
+
+def _bucket_brigade_baselines(keys: Any, episodes: int, seed: int) -> dict[str, dict[str, float]]:
+    from jobs.trainers.actor_critic.bucket_brigade import bucket_brigade_baselines
+
+    return bucket_brigade_baselines(keys, episodes, seed)
+
+
+def _gymnasium(keys: Any, envs: int, seed: int, device: str) -> Environments:
+    from jobs.trainers.actor_critic.gymnasium_envs import Gymnasium
+
+    return Gymnasium(keys, envs, seed, device)
+
+
+def _procgen(keys: Any, envs: int, seed: int, device: str) -> Environments:
+    from jobs.trainers.actor_critic.procgen import Procgen
+
+    return Procgen(keys, envs, seed, device)
+
+
 ENVIRONMENTS: Mapping[str, Family] = {
     "bucket_brigade": Family(
         scenario_names,
         BucketBrigadeConfig,
-        f"{_MODULES}.bucket_brigade:BucketBrigade",
-        scripted=f"{_MODULES}.bucket_brigade:bucket_brigade_baselines",
+        _bucket_brigade,
+        _bucket_brigade_baselines,
     ),
     "gymnasium": Family(
         gymnasium_names,
         GymnasiumConfig,
-        f"{_MODULES}.gymnasium_envs:Gymnasium",
+        _gymnasium,
         has_other=names_module,
         other_hint=NAME_A_MODULE,
     ),
     "procgen": Family(
         lambda: GAMES,
         ProcgenConfig,
-        f"{_MODULES}.procgen:Procgen",
+        _procgen,
         tested=tested_levels,
         other_names=other_games,
     ),

@@ -20,7 +20,7 @@ from jobs.trainers.actor_critic.environment_keys import GymnasiumConfig
 from jobs.trainers.actor_critic.interface import Step, without_picture
 from jobs.training.config_errors import MissingHereError, RefusedKeyError
 from jobs.training.context import EXACT, NO_PROGRESS_LOST, BadConfigError
-from jobs.training.video import Frame
+from jobs.training.records.video import Frame
 from orchestrator.core.installation import install_package
 
 # Steps that are played twice to see whether an environment can be replayed.

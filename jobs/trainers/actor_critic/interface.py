@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jobs.training.video import Frame
+from jobs.training.records.video import Frame
 from orchestrator.core.errors import OrchestrateError
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from jobs.trainers.actor_critic.rollout import Rollout, collect
 from jobs.trainers.actor_critic.update import Update
 from jobs.training.context import EXACT, NO_PROGRESS_LOST
 from jobs.training.loop import Played
-from jobs.training.video import Film
+from jobs.training.records.video import Film
 
 # Episodes that the average return is of.
 _EPISODES = 100

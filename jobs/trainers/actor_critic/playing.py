@@ -11,7 +11,7 @@ from torch import Tensor
 from jobs.trainers.actor_critic.interface import Environments, Step
 from jobs.trainers.actor_critic.networks import ActorCritic
 from jobs.training.games.bucket_brigade.baselines import TEAM_REWARD
-from jobs.training.video import Film
+from jobs.training.records.video import Film
 
 # How many episodes of an evaluation had not ended when they were cut.
 CUT_EPISODES = "cut_episodes"

@@ -39,7 +39,7 @@ from jobs.trainers.actor_critic.learner import ActorCriticLearner
 from jobs.trainers.actor_critic.parallel import LeadingLearner, end_all, follow
 from jobs.training.context import BadConfigError, RunContext
 from jobs.training.plugins import load_plugins
-from jobs.training.ranks import RankError, Ranks
+from jobs.training.processes.ranks import RankError, Ranks
 from jobs.worker.failures import end_of
 from jobs.worker.signals import STOP_SIGNALS
 from orchestrator.config.trainers import get_trainer

@@ -19,7 +19,7 @@ from jobs.trainers.actor_critic.interface import Step
 from jobs.training.config_errors import unexpected
 from jobs.training.context import EXACT
 from jobs.training.games.procgen import EASY, HARD, make_pool
-from jobs.training.video import Frame
+from jobs.training.records.video import Frame
 
 # Levels are numbers from 0 to this.
 _LEVELS = 2**31 - 1

@@ -27,8 +27,8 @@ from jobs.trainers.learner_trainer import LearnerTrainer
 from jobs.training.checkpoints import read_payload
 from jobs.training.context import BadConfigError, RunContext, UsualEvaluation
 from jobs.training.loop import Learner, Schedule, policy_in
-from jobs.training.operations import SLOW, operations_of, peak_of_core, slowdown
-from jobs.training.video import Film
+from jobs.training.records.operations import SLOW, operations_of, peak_of_core, slowdown
+from jobs.training.records.video import Film
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.types import Run
 

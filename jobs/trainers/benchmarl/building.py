@@ -17,8 +17,8 @@ from benchmarl.experiment import Experiment
 from jobs.trainers.benchmarl.config import Composed, Outline
 from jobs.trainers.benchmarl.rules import can_prioritize
 from jobs.training.config_errors import RefusedKeyError
-from jobs.training.error_chain import first_line
-from jobs.training.headless_rendering import obstacle
+from jobs.training.records.error_chain import first_line
+from jobs.training.records.headless_rendering import obstacle
 from orchestrator.core import hardware
 
 # Of each environment family, those of plug-ins apart: the package that is imported when one is made.

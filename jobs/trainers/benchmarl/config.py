@@ -38,7 +38,7 @@ from jobs.trainers.benchmarl.spelling import VOCABULARY
 from jobs.trainers.benchmarl.time_bound import without_minutes
 from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError
-from jobs.training.error_chain import first_line
+from jobs.training.records.error_chain import first_line
 from jobs.training.time_budget import minutes_of
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.types import Run, Value

@@ -31,9 +31,9 @@ from jobs.trainers.benchmarl.spaces import reason, require_same
 from jobs.training.checkpoints import read_payload
 from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError
-from jobs.training.headless_rendering import obstacle
 from jobs.training.loop import Played
-from jobs.training.video import Film, Frame
+from jobs.training.records.headless_rendering import obstacle
+from jobs.training.records.video import Film, Frame
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run
 

@@ -10,7 +10,7 @@ import torch
 from benchmarl.experiment.logger import Logger
 from tensordict import TensorDictBase
 
-from jobs.training.loggers import Sink, open_sinks
+from jobs.training.records.loggers import Sink, open_sinks
 from orchestrator.planning.throughput.measure import COLLECTION_TIMER, LEARNING_TIMER
 from orchestrator.rundir import Row
 

@@ -15,7 +15,7 @@ from torchrl.envs import Compose, TransformedEnv
 
 from jobs.trainers.benchmarl.config import Composed
 from jobs.training.context import BadConfigError
-from jobs.training.error_chain import first_line
+from jobs.training.records.error_chain import first_line
 
 
 @dataclass(frozen=True)

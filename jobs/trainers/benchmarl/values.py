@@ -12,7 +12,7 @@ from jobs.training.config_errors import bare_key, unexpected
 from orchestrator.core.types import Value
 
 DEVICES = ("experiment.sampling_device", "experiment.train_device", "experiment.buffer_device")
-LOGGERS = ("csv", "tensorboard", "wandb")  # jobs.training.loggers has them, and loads PyTorch
+LOGGERS = ("csv", "tensorboard", "wandb")  # jobs.training.records.loggers has them, and loads PyTorch
 # Torch's devices that a grid is likely to name, and other names for them.
 _DEVICE = re.compile(r"(?:cpu|cuda|mps|xpu|hpu|mtia|xla|meta|hip|ipu|vulkan|privateuseone)(?::\d{1,3})?")
 _CALLED = {"gpu": "cuda", "nvidia": "cuda", "amd": "cuda", "rocm": "cuda", "metal": "mps", "apple": "mps"}

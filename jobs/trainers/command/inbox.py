@@ -18,7 +18,7 @@ from typing import Any
 from jobs.trainers.command.declared import Declared
 from jobs.trainers.command.lines import PROGRAM_KEY, Dropped, last_total, parse_line, parse_object
 from jobs.training.context import RunContext
-from jobs.training.loggers import Sink, thinned
+from jobs.training.records.loggers import Sink, thinned
 from jobs.training.time_budget import TimeBudget
 from jobs.worker.failures import ProgramFailed, is_complete
 from orchestrator.config.trainers import COMMAND

@@ -25,13 +25,13 @@ from pathlib import Path
 from jobs.trainers.command import program_hook
 from jobs.trainers.command.declared import Declared, declared_in, imported_packages, raised
 from jobs.trainers.command.inbox import Inbox
-from jobs.training import provenance
 from jobs.training.context import GRACE_SHARE, BadConfigError, InterruptedRun, Outcome, RunContext
-from jobs.training.log_reason import FROM_OUTSIDE, UNKNOWN, FailureReason, reason_in
-from jobs.training.loggers import logging_to, thinned
-from jobs.training.process_tree import die_with_parent
-from jobs.training.ranks import SCRATCH, RankError, how_it_ended
-from jobs.training.stop_request import StopRequest
+from jobs.training.processes.log_reason import FROM_OUTSIDE, UNKNOWN, FailureReason, reason_in
+from jobs.training.processes.process_tree import die_with_parent
+from jobs.training.processes.ranks import SCRATCH, RankError, how_it_ended
+from jobs.training.processes.stop_request import StopRequest
+from jobs.training.records import provenance
+from jobs.training.records.loggers import logging_to, thinned
 from jobs.training.time_budget import minutes_of
 from jobs.worker.failures import ProgramFailed, ProgramLeft
 from jobs.worker.run_process import THREAD_VARIABLES

@@ -20,11 +20,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 
-from jobs.training.connection import Connection, greet
-from jobs.training.life import Life
-from jobs.training.process_tree import adopt_orphans, die_with_parent, end_descendants
-from jobs.training.ranks import BEAT_S, MOST_SILENT, SCRATCH
-from jobs.training.run_memory import RunMemory
+from jobs.training.processes.connection import Connection, greet
+from jobs.training.processes.life import Life
+from jobs.training.processes.process_tree import adopt_orphans, die_with_parent, end_descendants
+from jobs.training.processes.ranks import BEAT_S, MOST_SILENT, SCRATCH
+from jobs.training.processes.run_memory import RunMemory
 from jobs.worker.keeper import keep
 from jobs.worker.scheduler_job import SchedulerJob
 from jobs.worker.signals import STOP_SIGNALS, grace_seconds

@@ -12,7 +12,7 @@ import socket
 import time
 from pathlib import Path
 
-from jobs.training.connection import Connection, Greeting
+from jobs.training.processes.connection import Connection, Greeting
 from orchestrator.core.errors import OrchestrateError
 
 # Set by the job's script: the file into which the worker writes where it listens, as HOST:PORT:SECRET; or,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from orchestrator.config.grid.yaml_nodes import Items, Node, Scalar, YamlFile, did_you_mean
 from orchestrator.config.trainers import TrainerSpec
 
-# As jobs.training.loggers has them; csv is the metrics file that every run has.
+# As jobs.training.records.loggers has them; csv is the metrics file that every run has.
 LOGGERS = ("csv", "tensorboard", "wandb")
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from jobs.check import MEMORY
-from jobs.trainers import benchmarl
 from jobs.trainers.actor_critic import memory
 from jobs.trainers.amounts import Amounts, excessive_amounts
 from jobs.trainers.ppo.training import TRAINER
@@ -134,7 +133,9 @@ def test_no_grid_of_ours_is_warned_of(grid: Path) -> None:
 def test_a_check_warns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MEMORY, str(FOUR_GB))
     ppo = TRAINER.check(runs_of("ppo", f"{GAME}, envs: 1_048_576, rollout_steps: 1024"))
-    iql = benchmarl.check(runs_of("benchmarl", f"{IQL}, experiment.off_policy_memory_size: 10_000_000_000"))
+    from jobs.trainers.benchmarl.checking import check
+
+    iql = check(runs_of("benchmarl", f"{IQL}, experiment.off_policy_memory_size: 10_000_000_000"))
     assert [(one.key, one.blocks) for one in ppo + iql] == [
         ("envs", False),
         ("experiment.off_policy_memory_size", False),

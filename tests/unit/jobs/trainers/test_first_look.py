@@ -13,7 +13,7 @@ import pytest
 from jobs.check import Problem
 from jobs.trainers.benchmarl import values
 from jobs.trainers.benchmarl.first_look import first_look
-from jobs.training import loggers
+from jobs.training.records import loggers
 from orchestrator.config.sweep import load_sweep
 from orchestrator.core.types import Run
 

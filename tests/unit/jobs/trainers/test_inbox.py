@@ -13,7 +13,7 @@ import pytest
 from jobs.trainers.command import inbox as inbox_module
 from jobs.trainers.command.inbox import Inbox
 from jobs.training.context import RunContext
-from jobs.training.loggers import thinned
+from jobs.training.records.loggers import thinned
 from orchestrator.rundir import Claim, Lease, Row
 from tests.helpers import command_run, make_sweep
 

@@ -14,7 +14,7 @@ from jobs.trainers import learner_trainer
 from jobs.trainers.learner_trainer import LearnerTrainer
 from jobs.trainers.ppo.training import TRAINER
 from jobs.training.loop import Schedule
-from jobs.training.ranks import Ranks
+from jobs.training.processes.ranks import Ranks
 from orchestrator.config.trainers import PPO
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir import CheckpointFile

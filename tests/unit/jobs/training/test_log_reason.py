@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.training.log_reason import reason_in, reason_of
+from jobs.training.processes.log_reason import reason_in, reason_of
 
 TRACEBACK = """Traceback (most recent call last):
   File "/home/u/train.py", line 5, in main

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from jobs.training.operations import operations_of, peak_of_core, slowdown
+from jobs.training.records.operations import operations_of, peak_of_core, slowdown
 
 
 def test_products_are_counted_and_no_gradient_is_left() -> None:

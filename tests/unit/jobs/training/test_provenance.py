@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jobs.training import provenance
+from jobs.training.records import provenance
 from orchestrator.config.trainers import COMMAND, PPO
 from tests.helpers import command_run
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobs.training import ranks as module
-from jobs.training.connection import Connection
-from jobs.training.ranks import Ranks
+from jobs.training.processes import ranks as module
+from jobs.training.processes.connection import Connection
+from jobs.training.processes.ranks import Ranks
 from orchestrator.core.types import Reason
 from tests.helpers import wait_for
 from tests.unit.jobs.training.test_log_reason import summary

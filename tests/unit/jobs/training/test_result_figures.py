@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.training import result_figures
 from jobs.training.context import BadConfigError, InterruptedRun
+from jobs.training.records import result_figures
 from jobs.worker.failures import ProgramFailed, end_of, one_line
 from orchestrator.core.errors import DamagedFileError, FileServerError, StorageError
 from orchestrator.core.types import Reason, RunState

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.training import run_memory
+from jobs.training.processes import run_memory
 
 EVENTS = "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n"
 CONTROL = "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.training.run_memory import RunMemory
+from jobs.training.processes.run_memory import RunMemory
 from jobs.worker.run_handle import RunHandle
 from jobs.worker.slots import Slot
 from tests.helpers import PATIENCE_S, ROOT, kill, running, wait_for
@@ -19,9 +19,9 @@ from tests.helpers import PATIENCE_S, ROOT, kill, running, wait_for
 _WORKER = """
 import multiprocessing, os, signal, subprocess, sys, time
 from pathlib import Path
-from jobs.training.life import Life
-from jobs.training.process_tree import adopt_orphans, end_descendants
-from jobs.training.run_memory import RunMemory
+from jobs.training.processes.life import Life
+from jobs.training.processes.process_tree import adopt_orphans, end_descendants
+from jobs.training.processes.run_memory import RunMemory
 from jobs.worker.keeper import keep
 from jobs.worker.run_process import let_signals_end_children
 

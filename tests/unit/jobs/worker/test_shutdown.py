@@ -11,7 +11,7 @@ from typing import Self
 
 import pytest
 
-from jobs.training.provenance import NODE_VARIABLE
+from jobs.training.records.provenance import NODE_VARIABLE
 from jobs.worker import scheduler_job
 from jobs.worker.scheduler_job import SchedulerJob, SlurmJob
 from jobs.worker.shutdown import Shutdown

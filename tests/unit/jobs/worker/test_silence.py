@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from jobs.trainers.actor_critic.config import ActorCriticConfig
-from jobs.training.life import Life
-from jobs.training.process_tree import Process
+from jobs.training.processes.life import Life
+from jobs.training.processes.process_tree import Process
 from jobs.worker import silence
 from jobs.worker.silence import Silence
 from orchestrator.config.trainers import COMMAND, IMPALA, PPO
@@ -28,7 +28,7 @@ class Run:
         self.there = {LEADER}
         clock = SimpleNamespace(monotonic=lambda: self.now)
         monkeypatch.setattr(silence, "time", clock)
-        monkeypatch.setattr("jobs.training.life.time", clock)
+        monkeypatch.setattr("jobs.training.processes.life.time", clock)
         monkeypatch.setattr(silence, "processor_time", lambda pid: self.times[pid])
         monkeypatch.setattr(silence, "waits_for_storage", lambda pid: self.waits)
         self.life = Life()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobs.training.video import Film
+from jobs.training.records.video import Film
 from orchestrator.analysis import evaluate as module
 from orchestrator.analysis.evaluate import (
     EvaluatedPolicy,

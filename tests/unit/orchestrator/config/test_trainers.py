@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 import subprocess
 import sys
@@ -11,13 +12,8 @@ import pytest
 
 from orchestrator.config.code import identity
 from orchestrator.config.code.identity import code_id
-from orchestrator.config.trainers import BENCHMARL, COMMAND, TrainerSpec
-
-
-@pytest.mark.parametrize("spec", [BENCHMARL, COMMAND], ids=lambda spec: spec.name)
-def test_a_code_id_needs_every_source_it_names(spec: TrainerSpec) -> None:
-    for module in spec.source:
-        assert list(identity._sources(module)), module
+from orchestrator.config.trainers import BENCHMARL, TrainerSpec, get_trainer
+from tests.helpers import ROOT
 
 
 def test_a_code_id_follows_the_sources_and_nothing_else(
@@ -70,24 +66,98 @@ def test_a_code_id_follows_the_yaml_files_of_a_package(
 
 
 def test_benchmarls_code_id_covers_every_preset() -> None:
-    covered = {file for module in BENCHMARL.source for file in identity._sources(module)}
-    presets = set((Path(__file__).parents[4] / "jobs" / "conf").rglob("*.yaml"))
+    presets = set((ROOT / "jobs" / "conf").rglob("*.yaml"))
     assert len(presets) >= 4
-    assert presets <= covered
+    assert presets <= set(identity.sources(BENCHMARL))
 
 
-def test_benchmarls_code_id_covers_all_that_training_loads() -> None:
-    """Of the modules that compose and train, only those that word errors may be left out."""
+# What a trainer's process imports of the rooms in which trainers lie, and no result depends on.
+DECIDES_NOTHING = {
+    *("jobs.hydra.checking", "jobs.hydra.config_files", "jobs.hydra.spelling", "jobs.trainers.amounts"),
+    *("jobs.trainers.actor_critic.memory", "jobs.trainers.benchmarl.spelling"),
+    *("jobs.trainers.benchmarl.lone_files", "jobs.trainers.benchmarl.people"),
+}
+
+
+@pytest.mark.parametrize("name", ["benchmarl", "ppo", "impala", "a2c"])
+def test_a_code_id_covers_all_that_training_imports(name: str) -> None:
+    module = get_trainer(name).train.partition(":")[0]
+    families = [
+        f"jobs.trainers.actor_critic.{one}" for one in ("bucket_brigade", "gymnasium_envs", "procgen")
+    ]
     program = (
-        "import sys, jobs.trainers.benchmarl.experiment\n"
-        "own = ('jobs.hydra.', 'jobs.trainers.benchmarl.')\n"
+        f"import sys, {', '.join([module, *(families if name != 'benchmarl' else [])])}\n"
+        "own = ('jobs.hydra', 'jobs.trainers', 'jobs.training')\n"
         "print('\\n'.join(name for name in sys.modules if name.startswith(own)))"
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    loaded = answer.stdout.split()
-    assert "jobs.trainers.benchmarl.tasks.kaz" in loaded
-    left = {name for name in loaded if not any(f"{name}.".startswith(f"{own}.") for own in BENCHMARL.source)}
-    assert left == {
-        *(f"jobs.hydra.{name}" for name in ("config_files", "spelling")),
-        *(f"jobs.trainers.benchmarl.{name}" for name in ("lone_files", "people", "spelling")),
+    covered = {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for file in identity.sources(get_trainer(name))
     }
+    left = {
+        loaded
+        for loaded in set(answer.stdout.split()) - covered
+        if not loaded.startswith(("jobs.training.records", "jobs.training.processes"))
+    }
+    assert left <= DECIDES_NOTHING
+    assert len(covered) > 40
+
+
+def test_an_edit_changes_the_code_id_if_it_decides_results(tmp_path: Path) -> None:
+    """The modules of processes of one run were missed by lists kept by hand."""
+    for package in ("jobs", "orchestrator"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    deciding = [
+        *(f"jobs/trainers/actor_critic/{name}.py" for name in ("processes", "children", "shared_memory")),
+        *("jobs/trainers/actor_critic/trainer.py", "jobs/trainers/actor_critic/procgen.py"),
+        *("jobs/trainers/ppo/config.py", "jobs/training/loop.py", "jobs/hydra/values.py"),
+        "orchestrator/core/hydra_text.py",
+    ]
+    others = [
+        *("orchestrator/ui/cli/status.py", "orchestrator/config/grid/parse.py", "jobs/worker/worker.py"),
+        *("jobs/training/records/loggers.py", "jobs/hydra/spelling.py", "jobs/trainers/a2c/training.py"),
+    ]
+    program = (
+        "import sys\n"
+        "from orchestrator.config.code.identity import code_id\n"
+        "from orchestrator.config.trainers import get_trainer\n"
+        "for name in sys.argv[1:]:\n"
+        "    code_id.cache_clear()\n"
+        "    before = code_id(get_trainer('ppo'))\n"
+        "    open(name, 'a').write('\\nedited = True\\n')\n"
+        "    code_id.cache_clear()\n"
+        "    print(name, code_id(get_trainer('ppo')) != before)\n"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program, *deciding, *others],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    changed = dict(line.split() for line in answer.stdout.splitlines())
+    assert changed == dict.fromkeys(deciding, "True") | dict.fromkeys(others, "False")
+
+
+def test_a_trainer_of_ones_own_is_followed_through_its_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "some_learner"
+    (package / "nets").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "nets" / "__init__.py").write_text("from .mlp import Mlp\n")
+    (package / "nets" / "mlp.py").write_text("class Mlp: ...\n")
+    (package / "nets" / "sizes.yaml").write_text("width: 8\n")
+    (package / "learner.py").write_text(
+        "def train(context):\n    from . import nets\n    import jobs.training.loop\n"
+    )
+    (package / "plots.py").write_text("from some_learner import learner\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    found = identity.sources(TrainerSpec("mine", train="some_learner.learner:train", check=""))
+    own = {file.relative_to(package).as_posix() for file in found if package in file.parents}
+    assert own == {"__init__.py", "learner.py", "nets/__init__.py", "nets/mlp.py", "nets/sizes.yaml"}
+    assert ROOT / "jobs" / "training" / "parts.py" in found
+    assert ROOT / "jobs" / "training" / "records" / "loggers.py" not in found

@@ -39,7 +39,7 @@ from jobs.trainers.actor_critic.rollout import Rollout
 from jobs.trainers.actor_critic.shared_memory import SharedMemory
 from jobs.trainers.impala.training import CONFIG as IMPALA
 from jobs.trainers.impala.training import TRAINER, ImpalaConfig, ImpalaLearner
-from jobs.training.ranks import RankError
+from jobs.training.processes.ranks import RankError
 from orchestrator.config.trainers import get_trainer
 from tests.helpers import kill
 

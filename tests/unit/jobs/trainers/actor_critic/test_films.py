@@ -14,7 +14,7 @@ from jobs.trainers.actor_critic.environments import build
 from jobs.trainers.actor_critic.learner import build_network, play_policy
 from jobs.trainers.ppo.training import TRAINER
 from jobs.training.loop import Played
-from jobs.training.video import Film
+from jobs.training.records.video import Film
 from orchestrator.core.errors import OrchestrateError
 
 

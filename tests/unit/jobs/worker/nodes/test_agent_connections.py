@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.training import connection
-from jobs.training.connection import Connection, greet
+from jobs.training.processes import connection
+from jobs.training.processes.connection import Connection, greet
 from jobs.worker.nodes import agent_connections as module
 from jobs.worker.nodes.agent_connections import Agents
 from orchestrator.core.errors import OrchestrateError

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
-from jobs.training.process_tree import Process, descendants, expects, ignores, topmost
+from jobs.training.processes.process_tree import Process, descendants, expects, ignores, topmost
 
 _SHELLS = frozenset(("ash", "bash", "busybox", "dash", "ksh", "ksh93", "mksh", "sh", "yash", "zsh"))
 # Programs draw on them until they have left.

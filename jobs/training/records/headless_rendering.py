@@ -9,7 +9,7 @@ from __future__ import annotations
 from ctypes import CDLL
 from dataclasses import dataclass
 
-from jobs.training.error_chain import error_chain
+from jobs.training.records.error_chain import error_chain
 from orchestrator.core.installation import install_package
 
 _LONGEST = 200

@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from jobs.training.connection import Connection
-from jobs.training.log_reason import FROM_OUTSIDE, UNKNOWN, FailureReason, reason_of
+from jobs.training.processes.connection import Connection
+from jobs.training.processes.log_reason import FROM_OUTSIDE, UNKNOWN, FailureReason, reason_of
 from orchestrator.core.types import Reason
 
 # Seconds between heartbeats in both directions, and how many may be missing. Counted in a process's own

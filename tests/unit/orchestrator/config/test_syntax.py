@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.config.code.syntax_hash import syntax_hash
+from orchestrator.config.code.syntax import read_source
 
 SOURCE = '''"""A module."""
 
@@ -60,20 +60,49 @@ CHANGED = [
 @pytest.mark.parametrize(("old", "new"), TIDIED)
 def test_tidying_changes_nothing(old: str, new: str) -> None:
     assert old in SOURCE
-    assert syntax_hash(SOURCE.replace(old, new).encode()) == syntax_hash(SOURCE.encode())
+    assert read_source(SOURCE.replace(old, new).encode()).hash == read_source(SOURCE.encode()).hash
 
 
 @pytest.mark.parametrize(("old", "new"), CHANGED)
 def test_what_the_code_does_changes_it(old: str, new: str) -> None:
     assert old in SOURCE
-    assert syntax_hash(SOURCE.replace(old, new).encode()) != syntax_hash(SOURCE.encode())
+    assert read_source(SOURCE.replace(old, new).encode()).hash != read_source(SOURCE.encode()).hash
 
 
 def test_it_is_the_same_under_every_python() -> None:
     """A laptop and a cluster may have different ones: what this Python finds is what the others found."""
-    assert syntax_hash(SOURCE.encode()).startswith("b6df214d8bf8")
+    assert read_source(SOURCE.encode()).hash.startswith("b6df214d8bf8")
 
 
 @pytest.mark.parametrize("source", [b"def f(:\n", b"print 'x'\n", b"a = 1\0", b"\xff\xfe"])
 def test_what_cannot_be_parsed_counts_byte_by_byte(source: bytes) -> None:
-    assert syntax_hash(source) != syntax_hash(source + b" ")
+    assert read_source(source).hash != read_source(source + b" ").hash
+
+
+IMPORTING = """
+import numpy
+from typing import TYPE_CHECKING
+from . import sibling
+from .beside import thing
+from ..above import Other
+
+if TYPE_CHECKING:
+    import for_types
+else:
+    import otherwise
+
+def later():
+    try:
+        from package.module import name
+    except ImportError:
+        import package.second as other
+"""
+
+
+def test_imports_are_those_of_functions_too_and_none_for_type_checkers() -> None:
+    found = set(read_source(IMPORTING.encode()).imported("pack.inner"))
+    assert found == {
+        *("numpy", "typing", "typing.TYPE_CHECKING", "otherwise", "package.second"),
+        *("pack.inner", "pack.inner.sibling", "pack.inner.beside", "pack.inner.beside.thing"),
+        *("pack.above", "pack.above.Other", "package.module", "package.module.name"),
+    }

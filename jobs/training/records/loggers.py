@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jobs.training import provenance
 from jobs.training.context import BadConfigError, FencedRun, RunContext
+from jobs.training.records import provenance
 from jobs.wandb.reachable import unreachable
 from orchestrator.config.command import COMMAND_KEY
 from orchestrator.config.trainers import get_trainer, x_axis_of

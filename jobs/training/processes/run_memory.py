@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from jobs.training.process_tree import memory_mb
+from jobs.training.processes.process_tree import memory_mb
 
 _PEAK_AT, _KILLED_AT, _BYTES = 0, 8, 16
 # An error so many seconds after a process was killed is no longer taken for the consequence.
