@@ -10,15 +10,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
+import numpy as np
+
+from orchestrator.analysis.significance import Floats
 from orchestrator.analysis.stats import RESAMPLES
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 # Fewer sizes fit any two parts.
 FEW_SIZES = 3
@@ -59,8 +55,6 @@ def pays_up_to(fraction: float) -> float:
 
 def fit(sizes: Mapping[int, Sequence[float]]) -> Amdahl | None:
     """Fit the frames/s of runs, by their number of actors; ``None`` with fewer than three sizes."""
-    import numpy as np
-
     if len(sizes) < FEW_SIZES:
         return None
     actors = np.repeat(list(sizes), [len(fps) for fps in sizes.values()]).astype(np.float64)
@@ -80,8 +74,6 @@ def _resampled(sizes: Sequence[Sequence[float]]) -> Floats:
 
     Deviations from the mean are widened: draws of n values have (n - 1) / n of their variance.
     """
-    import numpy as np
-
     generator = np.random.default_rng(_SEED)
     drawn = []
     for fps in sizes:
@@ -93,8 +85,6 @@ def _resampled(sizes: Sequence[Sequence[float]]) -> Floats:
 
 def _parts(actors: Floats, speeds: Floats) -> Floats:
     """Return serial and parallel seconds of each row of runs (rows × 2): least squares, neither below 0."""
-    import numpy as np
-
     # Relative deviations: (serial + parallel / n) × frames/s should be 1.
     one, other = speeds, speeds / actors
     a, b, c = (one * one).sum(1), (one * other).sum(1), (other * other).sum(1)

@@ -14,6 +14,8 @@ from functools import cache
 from statistics import fmean, median
 from typing import Any
 
+import numpy as np
+
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.evaluate import final_checkpoint
 from orchestrator.analysis.evaluation_matrix import BEHAVIOUR, RETURN, figure_of, is_own, setting_of
@@ -301,8 +303,6 @@ def _metrics(figure: str, trainer: str) -> list[str]:
 
 def first_reached(curves: Sequence[Series], threshold: float) -> FramesToThreshold | None:
     """Return when each curve first had a value of ``threshold`` or more; ``None`` without curves."""
-    import numpy as np
-
     if not curves:
         return None
     first, ends, spacings = [], [], []

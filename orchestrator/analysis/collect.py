@@ -11,7 +11,9 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+import polars as pl
 
 from orchestrator.analysis.csv_export import cells
 from orchestrator.analysis.foreign import Outputs, read_outputs
@@ -25,9 +27,6 @@ from orchestrator.rundir.atomic import write_atomic
 from orchestrator.rundir.kinds import MALFORMED
 from orchestrator.status.run_times import AttemptTime, attempt_times
 from orchestrator.status.survey import Survey
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _T = TypeVar("_T")
 
@@ -141,8 +140,6 @@ def write(collected: Collected, sweep_dir: SweepDir) -> None:
 
     This part includes the runs trained without this program.
     """
-    import polars as pl
-
     own = pl.col("sweep").is_in([sweep_dir.name, *collected.others])
     runs, metrics = collected.runs.filter(own), collected.metrics.filter(own)
     if len(runs) < len(collected.runs):
@@ -301,8 +298,6 @@ def _trainers(sweeps: Iterable[SweepDir], readings: Iterable[RunReading]) -> dic
 
 
 def _warnings(runs: pl.DataFrame) -> list[str]:
-    import polars as pl
-
     finished = runs.filter(pl.col("state").is_in([RunState.DONE.value, RunState.STALE.value]))
     found = []
     for column, word in (("cpu_capability", "CPU capability"), ("threads", "threads"), ("code_id", "code")):

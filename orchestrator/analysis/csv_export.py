@@ -7,10 +7,8 @@ as a grid's value could send data away. A leading apostrophe makes it text; numb
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import polars as pl
+import polars as pl
 
 # Leading apostrophes are escaped too, so that :func:`from_cell` is exact.
 _FORMULA = r"^'*[=+\-@\t\r]"
@@ -31,8 +29,6 @@ def from_cell(text: str) -> str:
 
 def cells(table: pl.DataFrame) -> pl.DataFrame:
     """Escape every text cell and column name of a table."""
-    import polars as pl
-
     columns = []
     for column in table.get_columns():
         if column.dtype == pl.String:

@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from orchestrator.analysis.comparability import classes
 from orchestrator.analysis.page_correction import FamilyTest, PageTest, any_pair
 from orchestrator.analysis.significance import (
     FEW_SEEDS,
     LEVEL,
+    Floats,
     chance_alike,
     chance_of_wins,
     chances_to_win,
@@ -35,12 +37,6 @@ from orchestrator.analysis.variant_ranking import (
     weights,
 )
 from orchestrator.core.formatting import listed
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 # Most pairs per task: those of the best with the variants that come nearest to it.
 _MOST_PAIRS = 50
@@ -121,8 +117,6 @@ class Family:
 
     def tested(self) -> FamilyTest:
         """Test the reference against each other one, and all of them together."""
-        import numpy as np
-
         found = list(self.pairs())
         panels = [[np.array(one.scores[task]) for one in self.members] for task in self.tasks]
         chances = tuple(1.0 if pair.chance is None else pair.chance for pair in found)
@@ -221,8 +215,6 @@ def _overall_families(finals: Sequence[Final]) -> Iterator[Family]:
 
 def by_wins(members: Sequence[Variant], tasks: Sequence[str]) -> list[Variant]:
     """Sort variants by how often they beat the others in these tasks, which all of them have; most first."""
-    import numpy as np
-
     if len(members) < 2:
         return list(members)
     often = np.sum([chances_to_win([one.scores[task] for one in members]) for task in tasks], axis=0).round(9)
@@ -251,8 +243,6 @@ def against(
 
     Below five seeds of either in a task there is no interval and no p-value.
     """
-    import numpy as np
-
     mine = [np.array(better.scores[task]) for task in tasks]
     theirs = [np.array(other.scores[task]) for task in tasks]
     if intervals:
@@ -272,8 +262,6 @@ def probability_of_improvement(
     Both hold one number per run, per task; runs are resampled within each task, independently on both sides.
     There is no interval where a task has one run of either.
     """
-    import numpy as np
-
     won = [wins(*pair) for pair in zip(mine, theirs, strict=True)]
     value = float(np.mean([matrix.mean() for matrix in won]))
     if any(min(matrix.shape) < 2 for matrix in won):
@@ -292,8 +280,6 @@ def probability_of_improvement(
 
 
 def _chance(one: Variant, other: Variant, tasks: Sequence[str]) -> float:
-    import numpy as np
-
     return float(
         np.mean([wins(np.array(one.scores[task]), np.array(other.scores[task])).mean() for task in tasks])
     )

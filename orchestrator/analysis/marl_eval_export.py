@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+import polars as pl
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.evaluate import TIMES_FOR_BEST, usual_of
@@ -238,8 +239,6 @@ def _measured(returns: list[float], seconds: float | None, timed: bool) -> dict[
 
 def _series(collected: Collected, rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list[_Step]]:
     """Return each run's evaluations: the finite values of the first metric that means return."""
-    import polars as pl
-
     wanted = {(row["sweep"], row["run_id"]): _evaluated(row["trainer"]) for row in rows}
     every = {name for names in wanted.values() for name in names}
     table = collected.metrics.filter(pl.col("name").is_in(list(every)) & pl.col("value").is_finite())

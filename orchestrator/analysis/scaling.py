@@ -9,6 +9,8 @@ from functools import cached_property
 from statistics import fmean, median
 from typing import Any
 
+import polars as pl
+
 from orchestrator.analysis.amdahl import FEW_SIZES, Amdahl, fit, pays_up_to
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.compare.axis import SWEEP, changes_with
@@ -188,8 +190,6 @@ def _points(
 
 def _shares(collected: Collected) -> dict[tuple[str, str], dict[str, float]]:
     """Return the parts of an iteration's seconds of each run that records them, without its first one."""
-    import polars as pl
-
     table = collected.metrics.filter(
         pl.col("name").is_in(list(_TIMERS))
         & pl.col("value").is_finite()

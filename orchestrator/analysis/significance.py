@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
+
 
 # Below this many seeds a side there is no verdict.
 FEW_SEEDS = 5
@@ -57,8 +57,6 @@ def chances_to_win(several: Sequence[Sequence[float]]) -> list[float]:
 
     A tie counts half, and every other sample weighs the same. One sort for any number of samples.
     """
-    import numpy as np
-
     sizes = np.array([len(one) for one in several])
     values = np.concatenate([np.asarray(one, dtype=float) for one in several])
     weights = np.repeat(1 / sizes, sizes)
@@ -82,8 +80,6 @@ def chance_of_wins(mine: Sequence[Floats], theirs: Sequence[Floats]) -> float:
 
 def average_ranks(values: Floats) -> Floats:
     """Return the rank of each value from 1; equal values share the mean of theirs."""
-    import polars as pl  # loaded anyway, where scipy.stats takes a third of a second
-
     return pl.Series(values).rank("average").to_numpy(writable=True)
 
 
@@ -92,8 +88,6 @@ def chance_of_ranks(mine: Sequence[Floats], theirs: Sequence[Floats]) -> float:
 
     Exact, ties included; by the normal distribution for sides with very many runs.
     """
-    import numpy as np
-
     away, variance = 0.0, 0.0
     dealt: list[_Dealt] | None = []
     for one, other in zip(mine, theirs, strict=True):
@@ -131,8 +125,6 @@ class _Dealt:
 @lru_cache(maxsize=1024)
 def _ways(ranks: tuple[int, ...], n: int) -> Floats:
     """Return the parts of all choices of ``n`` of these sorted ranks by their sum, the lowest one first."""
-    import numpy as np
-
     total = sum(ranks[-n:])
     ways = np.zeros((n + 1, total + 1))
     ways[0, 0] = 1
@@ -149,8 +141,6 @@ def _tail(away: float, dealt: Sequence[_Dealt]) -> float:
 
     ``away``: the sum over tasks of the distances of the chance to win from a half.
     """
-    import numpy as np
-
     # In units of one over twice the least common multiple of all pairs every sum is a whole number.
     unit = math.lcm(*(one.pairs for one in dealt))
     steps = [one.step * (unit // one.pairs) for one in dealt]
@@ -172,8 +162,6 @@ def _tail(away: float, dealt: Sequence[_Dealt]) -> float:
 
 def _convolved(one: Floats, other: Floats) -> Floats:
     """Return the distribution of a sum, by Fourier's transform: direct sums are slow for many tasks."""
-    import numpy as np
-
     size = len(one) + len(other) - 1
     padded = 1 << (size - 1).bit_length()
     found: Floats = np.fft.irfft(np.fft.rfft(one, padded) * np.fft.rfft(other, padded), padded)[:size]
@@ -205,8 +193,6 @@ def chance_alike(panels: Sequence[Sequence[Floats]], exact: float = 1.0) -> floa
     over tasks; its distribution is that of fixed random permutations within each task. ``exact``: a p-value
     of the same by another test, which is taken where no permutation is as extreme and it is lower.
     """
-    import numpy as np
-
     seen, dealt = 0.0, np.zeros(_DEALS)
     for number, samples in enumerate(panels):
         sizes = tuple(map(len, samples))
@@ -230,8 +216,6 @@ def least_alike(exact: float) -> float:
 @lru_cache(maxsize=256)
 def _deals(ranks: bytes, sizes: tuple[int, ...]) -> Floats:
     """Return the statistic of many deals of these ranks."""
-    import numpy as np
-
     generator, found = np.random.default_rng(_SEED), []
     whole = np.frombuffer(ranks)
     at_once = max(1, _MOST_DEALT // len(whole))
@@ -243,8 +227,6 @@ def _deals(ranks: bytes, sizes: tuple[int, ...]) -> Floats:
 
 def _between(ranks: Floats, sizes: Sequence[int]) -> Floats:
     """Return Kruskal and Wallis's statistic of each row of ranks, which holds the variants one by one."""
-    import numpy as np
-
     variance = float(ranks[0].var(ddof=1))
     if not variance:
         return np.zeros(len(ranks))
@@ -261,8 +243,6 @@ def least_chance(sizes: Sequence[tuple[int, int]]) -> float:
 
 @lru_cache(maxsize=1024)
 def _least_chance(sizes: tuple[tuple[int, int], ...]) -> float:
-    import numpy as np
-
     return chance_of_wins(
         [np.arange(n, dtype=float) for n, _ in sizes], [np.arange(n, n + m, dtype=float) for n, m in sizes]
     )

@@ -10,19 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from orchestrator.analysis.significance import average_ranks
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.analysis.significance import Floats, average_ranks
 from orchestrator.analysis.stats import Group, finite
 from orchestrator.analysis.summary import hardware
 from orchestrator.core.formatting import duration
 from orchestrator.planning.throughput.measure import END_TO_END, comparable
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 # With fewer runs the tests find nothing that matters; more are thinned out evenly in time.
 FEWEST_RUNS, _MOST_RUNS = 9, 1000
@@ -60,8 +57,6 @@ class Drift:
 
 def drift_of(found: Sequence[Group]) -> Drift | None:
     """Test whether the speeds of finished runs depend on their starts; ``None`` where that is only noise."""
-    import numpy as np
-
     started, away, strata = _residuals(found)
     if len(started) < FEWEST_RUNS or np.ptp(started) <= 0:
         return None
@@ -84,8 +79,6 @@ def _residuals(found: Sequence[Group]) -> tuple[Floats, Floats, NDArray[np.int_]
     A stratum is runs that differ only in their seed, on the same hardware; log speeds are relative to its
     mean.
     """
-    import numpy as np
-
     rows: list[tuple[float, float, int]] = []
     number = 0
     for group in found:
@@ -112,8 +105,6 @@ def _residuals(found: Sequence[Group]) -> tuple[Floats, Floats, NDArray[np.int_]
 
 def _chance(away: Floats, strata: NDArray[np.int_]) -> float:
     """Return the p-value of speeds so dependent on time; ``away`` is in the order of starts."""
-    import numpy as np
-
     ranks = average_ranks(away.round(6))
     ranks -= ranks.mean()
     generator = np.random.default_rng(_SEED)

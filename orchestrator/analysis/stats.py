@@ -14,20 +14,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import polars as pl
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.comparability import ReturnTerms, terms_of
-from orchestrator.analysis.significance import INTERVAL_SEEDS
+from orchestrator.analysis.significance import INTERVAL_SEEDS, Floats
 from orchestrator.config.trainers import returns_of
 from orchestrator.core.labels import run_labels
 from orchestrator.core.types import RunState
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 _Point = Mapping[str, Any]
 
@@ -241,8 +238,6 @@ def final_values(rows: Sequence[_Point]) -> tuple[tuple[float, ...], str]:
 
 def estimate_of(sample: Sequence[float], *, intervals: bool = True) -> Estimate | None:
     """Estimate a sample of finite numbers, ``None`` for an empty one."""
-    import numpy as np
-
     if not len(sample):
         return None
     value, low, high = band_of(np.array(sample)[:, None], intervals)
@@ -295,8 +290,6 @@ def series_of(
     collected: Collected, rows: Sequence[_Point], metrics: Collection[str] | None = None
 ) -> SeriesByRun:
     """Return these metrics of these runs, by default their returns."""
-    import polars as pl
-
     names = metrics or {name for row in rows for name in returns_of(row["trainer"])}
     wanted = {row["run_id"] for row in rows}
     run = ("sweep", "run_id", "name")
@@ -347,8 +340,6 @@ def on_common_frames(series: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, F
     A value holds until the run's next one. The frames begin where every run has a value and end with the
     shortest run, so nothing is extrapolated; they are empty if none is common to all.
     """
-    import numpy as np
-
     first, last = max(frames[0] for frames, _ in series), min(frames[-1] for frames, _ in series)
     union = np.unique(np.concatenate([frames for frames, _ in series]))
     grid = union[(union >= first) & (union <= last)]
@@ -359,8 +350,6 @@ def on_common_frames(series: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, F
 
 def held(series: Sequence[tuple[Floats, Floats]], grid: Floats) -> Floats:
     """Return each run's latest value at these frames, of shape (runs, points)."""
-    import numpy as np
-
     rows = [values[np.searchsorted(frames, grid, side="right") - 1] for frames, values in series]
     return np.array(rows, dtype=np.float64).reshape(len(series), len(grid))
 
@@ -383,8 +372,6 @@ def interquartile_mean(scores: Floats, axis: int = 0) -> Floats:
 
     It cuts a whole number of seeds at each end, so up to three seeds it is their mean.
     """
-    import numpy as np
-
     n = scores.shape[axis]
     kept = np.arange(n // 4, n - n // 4)
     means: Floats = np.sort(scores, axis=axis).take(kept, axis=axis).mean(axis=axis)
@@ -396,8 +383,6 @@ def bootstrap_interval(scores: Floats) -> tuple[Floats, Floats]:
 
     Seeds are resampled, by the same fixed draws in every column.
     """
-    import numpy as np
-
     generator, number = np.random.default_rng(_BOOTSTRAP_SEED), len(scores)
     at_once = max(1, _MOST_RESAMPLED // max(1, scores.size))
     means = []
@@ -410,8 +395,6 @@ def bootstrap_interval(scores: Floats) -> tuple[Floats, Floats]:
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
     """Return the 95 % percentile interval of a median; infinite values are larger than all others."""
-    import numpy as np
-
     drawn = np.random.default_rng(_BOOTSTRAP_SEED).integers(len(values), size=(RESAMPLES, len(values)))
     medians = np.sort(np.median(np.array(values)[drawn], axis=1))
     cut = RESAMPLES // 40

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import polars as pl
+
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.comparability import UNRANKED, ReturnTerms, differences, mixed_code
 from orchestrator.analysis.generalization import Generalization, generalizations
@@ -183,8 +185,6 @@ def returns_lacking(collected: Collected, found: Sequence[Group]) -> list[str]:
 
 
 def _logged(collected: Collected, runs: Sequence[tuple[str, str]]) -> list[str]:
-    import polars as pl
-
     own = pl.DataFrame(runs, schema={"sweep": pl.String, "run_id": pl.String}, orient="row")
     logged = collected.metrics.join(own, on=["sweep", "run_id"], how="semi")
     return list(logged["name"].unique())

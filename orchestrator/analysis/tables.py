@@ -6,16 +6,16 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import polars as pl
 
 from orchestrator.config.returns import EPISODES, EVALUATIONS, return_metric
 from orchestrator.config.trainers import returns_of
 from orchestrator.core.types import RunState
 from orchestrator.planning.throughput.measure import measured
 from orchestrator.rundir import IndexRow, Row
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,6 @@ def runs_table(
     readings: Sequence[RunReading], trainers: Mapping[str, str]
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Build the table of runs; return it with the names of the columns that come from the grid."""
-    import polars as pl
-
     types = {
         _count: pl.Int64,
         _count_if_any: pl.Int64,
@@ -296,8 +294,6 @@ def _key_series(given: Sequence[Any]) -> pl.Series:
 
     Null as a value becomes text, too: an empty cell is a key that the run does not have.
     """
-    import polars as pl
-
     values = [None if value is _ABSENT else value for value in given]
     if any(value is None for value in given):
         texts = (None if value is _ABSENT else "null" if value is None else _text(value) for value in given)
@@ -314,9 +310,6 @@ def _key_series(given: Sequence[Any]) -> pl.Series:
 
 def metrics_table(readings: Sequence[RunReading]) -> pl.DataFrame:
     """Build the table of metrics in long form: a row per run, iteration and metric."""
-    import numpy as np
-    import polars as pl
-
     runs, rows = [], []
     lengths: list[int] = []
     names: list[str] = []

@@ -9,18 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from orchestrator.analysis.comparability import ReturnTerms, classes
-from orchestrator.analysis.significance import INTERVAL_SEEDS
+from orchestrator.analysis.significance import INTERVAL_SEEDS, Floats
 from orchestrator.analysis.stats import RESAMPLES, Final
 from orchestrator.core.labels import labeller
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 SEED = 20
 _THRESHOLDS = 100
@@ -190,8 +186,6 @@ def values_by_task(every: Iterable[Variant]) -> dict[str, list[float]]:
 
 def _thresholds(values: Floats) -> Floats:
     """Return the scores at which a profile changes, with a margin at both ends; an even grid if too many."""
-    import numpy as np
-
     found = np.unique(values)
     if len(found) > _THRESHOLDS:
         found = np.linspace(found[0], found[-1], _THRESHOLDS)
@@ -206,7 +200,6 @@ def _profiles(
     left_out: tuple[str, ...] = (),
 ) -> Profiles:
     """Return the profiles of rankable variants over these tasks, scaled by ``spans`` if there are any."""
-    import numpy as np
 
     def scaled(variant: Variant, task: str) -> Floats:
         low, high = spans.get(task, (0.0, 1.0))
@@ -229,8 +222,6 @@ def performance_profile(
     ``scores``: per task one number per run. Every task weighs the same; with as many runs in each it is
     rliable's score distribution. No interval where a task has too few runs.
     """
-    import numpy as np
-
     above = [(own[:, None] > thresholds).astype(float) for own in scores]
     value = np.mean([matrix.mean(axis=0) for matrix in above], axis=0)
     if any(len(own) < INTERVAL_SEEDS for own in scores):

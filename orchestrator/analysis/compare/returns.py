@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from orchestrator.analysis.significance import Floats
 from orchestrator.analysis.stats import (
     Members,
     ReturnCurve,
@@ -16,9 +19,6 @@ from orchestrator.analysis.stats import (
     on_common_frames,
 )
 from orchestrator.config.trainers import returns_of
-
-if TYPE_CHECKING:
-    from orchestrator.analysis.stats import Floats
 
 _Row = Mapping[str, Any]
 
@@ -76,8 +76,6 @@ def _least(rows: Sequence[Mapping[str, float | None]], column: str) -> float | N
 
 def _held(series: Sequence[tuple[Floats, Floats]], at: float | None) -> list[float]:
     """Return the last value not after ``at`` of each run that has one."""
-    import numpy as np
-
     if at is None:
         return []
     numbers = [int(np.searchsorted(along, at, side="right")) - 1 for along, _ in series]

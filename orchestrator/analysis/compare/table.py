@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from orchestrator.analysis import csv_export
 from orchestrator.analysis.comparability import UNRANKED, classes
 from orchestrator.analysis.compare.model import (
@@ -147,8 +149,6 @@ def _estimate(one: Estimate | None, full: bool) -> Shown:
 
 def _chance(cell: ComparedValue, base: ComparedValue | None) -> Shown:
     """Return the probability that a run returns more than one of the baseline, and its interval."""
-    import numpy as np
-
     if base is None or cell is base or not cell.returns or not base.returns:
         return _NOTHING
     if least_seeds((cell, base)) < FEW_SEEDS:

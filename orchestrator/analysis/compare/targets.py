@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+import polars as pl
+
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.compare.axis import SWEEP, TARGET
 from orchestrator.analysis.compare.model import KeyComparison
@@ -23,8 +25,6 @@ def target_comparisons(
     sweep_dirs: Iterable[SweepDir], collected: Collected, *, intervals: bool = True
 ) -> dict[str, KeyComparison]:
     """Compare the targets of each sweep with finished runs on several of them, by the sweep's name."""
-    import polars as pl
-
     done = pl.col("in_grid") & (pl.col("state") == RunState.DONE.value) & ~pl.col(TARGET).str.contains(",")
     found = {}
     for one in sweep_dirs:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from orchestrator.analysis.comparability import UNRANKED, classes, differences, mixed_code
 from orchestrator.analysis.compare.axis import TARGET, text
 from orchestrator.analysis.compare.leading import leading_text
@@ -199,8 +201,6 @@ def least_seeds(pair: _Pair) -> int:
 
 def _higher(pairs: Sequence[_Pair], values: int) -> Iterator[str]:
     """Yield for each pair how its first side returns: "higher", "lower", "alike", or "few" seeds."""
-    import numpy as np
-
     samples = [(np.array(mine.returns), np.array(base.returns)) for mine, base in pairs]
     chances = holm([chance_of_wins([mine], [base]) for mine, base in samples], len(pairs))
     for (mine, base), chance in zip(samples, chances, strict=True):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from orchestrator.analysis.baselines import Ranking, gap_of
 from orchestrator.analysis.report.baseline_tables import group_titles, index
@@ -23,10 +25,6 @@ from orchestrator.analysis.report.plotting import (
     wrapped,
 )
 from orchestrator.analysis.stats import Estimate
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _CAPTION = (
     "Gap closed: 0 is random play, 1 the reference. Dots: policies, one per seed; diamond: interquartile "

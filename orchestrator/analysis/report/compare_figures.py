@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from orchestrator.analysis.compare import Combination, ComparedValue, KeyComparison
 from orchestrator.analysis.compare.model import DOLLARS, MEMORY
@@ -34,10 +37,6 @@ from orchestrator.analysis.report.plotting import (
 from orchestrator.core.formatting import number
 from orchestrator.planning.throughput.measure import NAMES, SHORT
 from orchestrator.rundir.atomic import write_atomic
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # Most lines of returns that can be distinguished in one panel: combinations times values.
 _LINES = 8
@@ -87,8 +86,6 @@ def _speeds(cell: ComparedValue) -> str:
 
 def _panels(found: KeyComparison, part: Sequence[Combination], title: str) -> Draw:
     def draw(theme: Theme) -> Figure:
-        from matplotlib.figure import Figure
-
         bars = 0.34 * len(part) * len(found.values) + 1.5
         figure = Figure(figsize=(WIDE_IN, bars + 3.6), dpi=150, layout="constrained")
         figures = [DOLLARS, MEMORY] if found.priced else [MEMORY]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
 
 from orchestrator.analysis.report.blocks import (
     MISSING,
@@ -39,9 +40,6 @@ from orchestrator.analysis.verdict.cost_front import CostClass, Costed, Prices, 
 from orchestrator.analysis.verdict.threshold_front import threshold_classes
 from orchestrator.analysis.verdict.thresholds import TimeToThreshold
 from orchestrator.core.formatting import dollars, duration
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # Most variants of a picture, the front among them.
 _MOST_DRAWN = 120

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import count, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.hardware_crossover import CPU, HardwareComparison, SpeedLine, contests
@@ -26,10 +29,6 @@ from orchestrator.analysis.report.plotting import (
 )
 from orchestrator.core.formatting import number
 from orchestrator.planning.throughput.measure import NAMES
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _PANELS = 2
 _CROSSED = "dotted: where CPU and GPU cross; grey: the range of that by the spread"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
 
 from orchestrator.analysis.compare.axis import text
 from orchestrator.analysis.report.blocks import (
@@ -36,9 +37,6 @@ from orchestrator.analysis.report.plotting import (
 from orchestrator.analysis.stats import Final
 from orchestrator.analysis.verdict.key_effects import KeyEffect, ValueEffect, key_effects, keys_without_effect
 from orchestrator.core.labels import short_keys
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _NOTE = (
     "Compared are runs of one task that differ in this key and their seed alone, in each combination of the "

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from orchestrator.analysis.generalization import Generalization, Sample
 from orchestrator.analysis.report.blocks import Gallery, Section, Text
@@ -26,10 +28,6 @@ from orchestrator.analysis.report.plotting import (
     style_legend,
 )
 from orchestrator.analysis.report.tables import generalization_table
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _NOTE = (
     "Of runs whose evaluations also play episodes on the levels of training. Unseen levels: the final "

@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING
+
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from orchestrator.analysis.evaluation_matrix import Matrix, MatrixRow, shown
 from orchestrator.analysis.report.plotting import (
@@ -23,10 +27,6 @@ from orchestrator.analysis.report.plotting import (
 )
 from orchestrator.analysis.stats import Estimate
 from orchestrator.core.formatting import number
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # Most columns of a picture whose values can be read.
 _COLUMNS = 8
@@ -106,8 +106,6 @@ def _shades(cells: Sequence[Estimate | None]) -> list[float]:
 def _cell(
     on: Axes, at: tuple[int, int], cell: Estimate | None, colour: tuple[float, ...], theme: Theme
 ) -> None:
-    from matplotlib.patches import Rectangle
-
     x, y = at
     if cell is None:
         on.text(x, y, "–", ha="center", va="center", color=theme.ink)
@@ -122,8 +120,6 @@ def _cell(
 
 
 def _frame(on: Axes, at: tuple[int, int], theme: Theme) -> None:
-    from matplotlib.patches import Rectangle
-
     x, y = at
     inside = (x - 0.47, y - 0.46)
     on.add_patch(Rectangle(inside, 0.94, 0.92, fill=False, edgecolor=theme.ink, linewidth=2, zorder=3))
@@ -131,16 +127,12 @@ def _frame(on: Axes, at: tuple[int, int], theme: Theme) -> None:
 
 def _mixed(paper: str, line: str, shade: float) -> tuple[float, ...]:
     """Return a colour between both: the weakest is still no paper."""
-    from matplotlib.colors import to_rgb
-
     share = 0.12 + 0.88 * shade
     return tuple((1 - share) * a + share * b for a, b in zip(to_rgb(paper), to_rgb(line), strict=True))
 
 
 def _contrast(ink: str, ground: tuple[float, ...]) -> float:
     """Return the contrast ratio of two colours, as WCAG defines it."""
-    from matplotlib.colors import to_rgb
-
     dark, light = sorted((_luminance(to_rgb(ink)), _luminance(ground)))
     return (light + 0.05) / (dark + 0.05)
 

@@ -9,20 +9,22 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+import matplotlib
 from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
+from PIL import Image
 
 from orchestrator.analysis.improvement import Improvement
 from orchestrator.analysis.report.vector import Vector, inline, vector
 from orchestrator.analysis.stats import HUES, Estimate, Group, ReturnCurve
 from orchestrator.analysis.variant_ranking import names
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 _T = TypeVar("_T")
 
@@ -211,8 +213,6 @@ def _clean(text: str) -> str:
 
 def axes(height: float, columns: int = 1, *, small: bool = False) -> tuple[Figure, Axes]:
     """Return a figure of ``height`` inches and its first axes."""
-    from matplotlib.figure import Figure
-
     size = (SMALL_IN if small else WIDE_IN, height)
     figure = Figure(figsize=size, dpi=_DPI, layout="constrained")
     return figure, figure.subplots(1, columns, squeeze=False)[0][0]
@@ -280,8 +280,6 @@ def logarithmic(on: Axes, values: Sequence[float]) -> None:
 
 def _round_ticks(axis: Axis, values: Sequence[float]) -> None:
     """Set ticks at round numbers: over less than a decade a logarithmic axis would have one, or none."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
     steps = (1.0, 2.0, 5.0) if max(values) / min(values) < 100 else (1.0,)
     axis.set_major_locator(LogLocator(subs=steps))
     axis.set_minor_locator(NullLocator())
@@ -314,8 +312,6 @@ def style_legend(
     figure: Figure, styles: Sequence[tuple[str, Mapping[str, Any]]], *, columns: int = 4, width: int = 60
 ) -> None:
     """Put a legend below a picture of several axes: each label with its line's style."""
-    from matplotlib.lines import Line2D
-
     handles = [Line2D([], [], **style) for _, style in styles]
     labels, columns = [wrapped(label, width) for label, _ in styles], min(columns, len(styles))
     figure.legend(handles, labels, loc="outside lower left", ncols=columns, columnspacing=1.4)
@@ -334,10 +330,6 @@ def _legend_width(columns: int) -> int:
 
 def _png(draw: Draw, theme: Theme) -> bytes:
     """Draw as PNG. A palette makes the file a third as large, without a visible difference."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from PIL import Image
-
     with matplotlib.rc_context(_style(theme)), warnings.catch_warnings():
         # A name in a script that the font lacks shows as boxes; that is no reason to fail.
         warnings.filterwarnings("ignore", message="Glyph")

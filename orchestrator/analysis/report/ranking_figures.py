@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
 
 from orchestrator.analysis.improvement import Improvement
 from orchestrator.analysis.report.plotting import (
@@ -27,9 +28,6 @@ from orchestrator.analysis.report.plotting import (
     wrapped,
 )
 from orchestrator.analysis.variant_ranking import PerformanceProfile, Profiles
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # Most pairs in a picture that can still be read.
 _MOST_PAIRS = 12

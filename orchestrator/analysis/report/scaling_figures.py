@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.report.blocks import (
@@ -34,9 +35,6 @@ from orchestrator.analysis.report.plotting import (
 from orchestrator.analysis.report.tables import PEAK
 from orchestrator.analysis.scaling import PARTS, ScalingLine, ScalingPoint, scaling_lines
 from orchestrator.core.formatting import number
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _POINTS = 60
 _NOTE = (

@@ -9,6 +9,9 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from fontTools import subset  # type: ignore[import-untyped]
+from matplotlib import font_manager
+
 FULL = "DejaVu Sans"
 _SMALL = "Report Sans"
 # Latin, Greek and Cyrillic letters, punctuation, arrows and signs of mathematics.
@@ -21,8 +24,6 @@ _NAMES = (1, 3, 4, 6, 16)  # family, identity, full name, PostScript name, typog
 @cache
 def families() -> tuple[str, str]:
     """Return the font families to draw with: the small one, and the full one for letters that it lacks."""
-    from matplotlib import font_manager
-
     folder = _folder()
     for weight in ("normal", "bold"):
         full = font_manager.findfont(font_manager.FontProperties(family=FULL, weight=weight))
@@ -44,8 +45,6 @@ def _folder() -> TemporaryDirectory[str]:
 
 
 def _cut(full: str, small: Path) -> None:
-    from fontTools import subset  # type: ignore[import-untyped]
-
     options = subset.Options(name_IDs=["*"], notdef_outline=True, glyph_names=False)
     options.drop_tables += _UNUSED_TABLES
     with subset.load_font(full, options) as font:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count as numbers_from
 from statistics import median
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from orchestrator.analysis.report.plotting import (
     BARS,
@@ -34,19 +38,11 @@ from orchestrator.analysis.report.plotting import (
     style_legend,
     wrapped,
 )
-from orchestrator.analysis.significance import INTERVAL_SEEDS
+from orchestrator.analysis.significance import INTERVAL_SEEDS, Floats
 from orchestrator.analysis.stats import Curve, Final, group_labels
 from orchestrator.analysis.summary import SpeedSummary
 from orchestrator.config.returns import kind_of_return
 from orchestrator.core.formatting import count
-
-if TYPE_CHECKING:
-    import numpy as np
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 
 def learning_pictures(curves: Sequence[Curve], kind: str = "learning") -> Iterator[Picture]:
@@ -289,8 +285,6 @@ def _iteration(on: Axes, row: int, speed: SpeedSummary) -> None:
 
 
 def _name_parts(on: Axes) -> None:
-    from matplotlib.patches import Patch
-
     handles = [Patch(color=colour) for colour in _PARTS.values()]
     on.legend(
         handles, _PARTS, loc="lower left", bbox_to_anchor=(-0.02, 1), ncols=3, columnspacing=1, handlelength=1

@@ -10,14 +10,13 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import matplotlib
 from markupsafe import Markup, escape
+from matplotlib.figure import Figure
 
 from orchestrator.analysis.report.small_font import families, in_full
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # As many equal marks in a row are written as one path.
 _MANY_MARKS = 4
@@ -36,8 +35,6 @@ class Vector(NamedTuple):
 
 def vector(figure: Callable[[], Figure], style: Mapping[str, Any]) -> Vector:
     """Draw a figure once as SVG and once as PDF, with letters that can be selected."""
-    import matplotlib
-
     svg, pdf = io.StringIO(), io.BytesIO()
     fixed: dict[str, Any] = {"svg.fonttype": "none", "svg.hashsalt": "report", "pdf.fonttype": 42}
     fixed["font.family"] = families()

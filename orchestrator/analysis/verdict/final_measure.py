@@ -8,8 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING
 
+import polars as pl
+
+from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.tables import (
     FINAL_MEASURE,
     FINAL_VALUES,
@@ -21,11 +23,6 @@ from orchestrator.analysis.tables import (
 )
 from orchestrator.config.returns import is_evaluation, may_lack_episodes
 from orchestrator.core.errors import OrchestrateError
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from orchestrator.analysis.collect import Collected
 
 _MEAN, _AREA = "mean", "area"
 # A mean takes at most this part of a run's values, so that a short run is not judged by its beginning.
@@ -115,8 +112,6 @@ def measured_by(collected: Collected, measure: FinalMeasure) -> Collected:
     A run has none if its last value is not finite: it diverged. NaN of trainers' collection returns is left
     out, as no episode ended then.
     """
-    import polars as pl
-
     runs = collected.runs
     if LAST_RETURN not in runs.columns:
         runs = runs.with_columns(pl.col("final_return").alias(LAST_RETURN))
@@ -146,8 +141,6 @@ def measured_by(collected: Collected, measure: FinalMeasure) -> Collected:
 
 def _in_order(runs: pl.DataFrame) -> pl.DataFrame:
     """Put the columns about the measure behind the final return."""
-    import polars as pl
-
     others = [column for column in runs.get_columns() if column.name not in MEASURE_COLUMNS]
     at = 1 + [column.name for column in others].index("final_return")
     return pl.DataFrame([*others[:at], *(runs[name] for name in MEASURE_COLUMNS), *others[at:]])

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from orchestrator.analysis.comparability import UNRANKED, classes
 from orchestrator.analysis.improvement import Improvement, by_wins, standing
 from orchestrator.analysis.significance import FEW_SEEDS
@@ -223,7 +225,5 @@ def _answer(panel: _Panel, beaten: set[_Key], families: int) -> Answer:
 
 
 def _more(leaders: Sequence[Variant], tasks: Sequence[str], times: float) -> MoreSeeds:
-    import numpy as np
-
     mine, theirs = ([np.array(one.scores[task]) for task in tasks] for one in leaders[:2])
     return more_seeds(mine, theirs, times)

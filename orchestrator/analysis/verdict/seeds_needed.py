@@ -7,15 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
-from typing import TYPE_CHECKING
 
-from orchestrator.analysis.significance import FEW_SEEDS, LEVEL, least_chance
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+from orchestrator.analysis.significance import FEW_SEEDS, LEVEL, Floats, least_chance
 
 # Chance of a verdict with so many seeds, if the returns differ as much as they seem to.
 POWER = 0.8

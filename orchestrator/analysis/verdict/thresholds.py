@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from orchestrator.analysis.baselines import FramesToThreshold, first_reached
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.comparability import kind_of
@@ -57,8 +59,6 @@ def times_to_threshold(
 
 
 def _seconds(curves: Sequence[Series], threshold: float) -> FramesToThreshold | None:
-    import numpy as np
-
     if not all(np.isfinite(one.seconds).all() for one in curves):
         return None
     return first_reached([replace(one, frames=one.seconds) for one in curves], threshold)

@@ -5,18 +5,15 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from orchestrator.analysis.report.blocks import safe_json
 from orchestrator.analysis.report.plotting import group_names
+from orchestrator.analysis.significance import Floats
 from orchestrator.analysis.stats import HUES, Curve, middle
 from orchestrator.analysis.verdict.cost_front import Prices
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 # Values are whole numbers up to _TOP between the least and the greatest of their kind; _GAP is no value.
 _TOP = 65_534
@@ -54,8 +51,6 @@ def chart_data(curves: Sequence[Curve], prices: Prices) -> str:
 
 
 def _panel(task: str, metric: str, own: Sequence[Curve], prices: Prices, points: int) -> dict[str, Any]:
-    import numpy as np
-
     values = np.concatenate(
         [part.ravel() for curve in own for part in (curve.scores, *curve.band) if part is not None]
     )
@@ -84,8 +79,6 @@ def _line(
     curve: Curve, name: str, prices: Prices, points: int, returns: tuple[float, float], longest: float
 ) -> dict[str, Any]:
     """Return one line; ``points``: most points of a seed."""
-    import numpy as np
-
     group, (value, low, high) = curve.group, curve.band
     known = [prices[key] for row in curve.runs if (key := (row["sweep"], row["run_id"])) in prices]
     at = np.unique(np.linspace(0, len(curve.x) - 1, points).round().astype(int))
@@ -122,8 +115,6 @@ def _seed(row: Mapping[str, Any]) -> str:
 
 def _packed(values: Floats, low: float, high: float) -> str:
     """Return numbers as base64 of 16 bits each, little-endian."""
-    import numpy as np
-
     scaled = (values - low) / ((high - low) or 1.0) * _TOP
     whole = np.where(np.isfinite(scaled), np.clip(np.nan_to_num(scaled), 0, _TOP).round(), _GAP)
     return base64.b64encode(whole.astype("<u2").tobytes()).decode()

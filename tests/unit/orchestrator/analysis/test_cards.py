@@ -45,7 +45,7 @@ def test_verdicts_say_that_their_rate_is_of_one_look(
     notes = [block.text for block in found.blocks if isinstance(block, Text)]
     assert any(ONE_LOOK in note for note in notes) == said
     SweepDir(results, "s").create()
-    monkeypatch.setattr("orchestrator.analysis.collect.gather", lambda *_: collected)
+    monkeypatch.setattr("orchestrator.analysis.collect.collect", lambda *_, **__: collected)
     answer = CliRunner().invoke(app, ["collect", "s", "--json", "--results", str(results)])
     assert answer.exit_code == 0, repr(answer.exception)
     assert (ONE_LOOK in json.loads(answer.stdout)["notes"]) == said

@@ -27,6 +27,7 @@ from orchestrator.analysis.collect import collect
 from orchestrator.analysis.marl_eval_export import SWEEP, ExportNames, names_of, write
 from orchestrator.core.types import RunState
 from orchestrator.rundir import Evaluation, Row, SweepDir
+from tests.helpers import surveyed
 
 NAVIGATION: dict[str, Sequence[Any]] = {
     "task": ["vmas/navigation"],
@@ -43,8 +44,8 @@ def variants(*points: dict[str, Any]) -> list[str]:
     return [name.variant for name in names(*({"task": "vmas/navigation", **point} for point in points))]
 
 
-def written(sweep: SweepDir, **told: Any) -> tuple[dict[str, Any], Sequence[str]]:
-    export = write(collect([sweep], **told), sweep)
+def written(sweep: SweepDir, *survey: Any) -> tuple[dict[str, Any], Sequence[str]]:
+    export = write(collect([sweep], *survey), sweep)
     return json.loads(sweep.marl_eval.read_text()), export.notes
 
 
@@ -275,7 +276,7 @@ def test_only_results_that_count_are_in_the_file(results: Path) -> None:
     stale = {row.run_id: RunState.STALE for row in rows if row.point["seed"] == 0}
     pending = next(row for row in rows if row.point == {**rows[0].point, "seed": 2})
     sweep.run(pending.run_id).result_path.unlink()
-    data, notes = written(sweep, states={"speed": stale})
+    data, notes = written(sweep, surveyed(stale))
     assert {name: list(seeds) for name, seeds in data["vmas"]["navigation"].items()} == {
         "mappo": ["seed_1"],
         "iql": ["seed_1", "seed_2"],
