@@ -45,7 +45,7 @@ class BackendSpec:
     hint: str | None = None
     # The program that takes options after `--`, if there is one.
     options: str = ""
-    # Seconds that a job may wait before a free target gets its runs.
+    # Seconds that a job usually waits before it begins, where several targets share a sweep.
     patience: float = 10.0
     # Concurrent jobs, None if only the queue decides.
     parallel: Callable[[Profile], int | None] = lambda _: None

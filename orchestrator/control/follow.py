@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from orchestrator.backends.base import Backend
 from orchestrator.control import cloud_instances, submit
@@ -17,7 +17,7 @@ from orchestrator.planning.auto_retry import second_chances
 from orchestrator.planning.budget import worth_going_on
 from orchestrator.planning.ordering import canaries
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.ledger_entries import jobs_of
+from orchestrator.rundir.ledger_entries import AttemptsEntry, jobs_of
 from orchestrator.status.disk_check import proved_ended
 from orchestrator.status.survey import Survey
 
@@ -34,52 +34,106 @@ _REST, _LONGEST_REST_S = 40, 30.0
 _WATCHED = 16
 
 
-def follow(
-    sweep: Sweep,
-    sweep_dir: SweepDir,
-    backend: Backend,
-    wish: SubmitOptions = AS_USUAL,
-    tell: Tell = quietly,
-) -> Iterator[Survey]:
+class Submitter(Protocol):
+    """Submits what is missing of a sweep, to one target or to several.
+
+    ``queues``: jobs wait in a queue. ``apart``: jobs have file systems of their own.
+    """
+
+    sweep: Sweep
+    sweep_dir: SweepDir
+    wish: SubmitOptions
+    queues: bool
+    apart: bool
+
+    def survey(self) -> Survey:
+        """Return the sweep's state now."""
+        ...
+
+    def submit(self) -> str | None:
+        """Submit what is missing; return a temporary obstacle as text, or ``None``."""
+        ...
+
+    def second_chances(self, seen: Survey) -> Sequence[AttemptsEntry]:
+        """Return the failed runs that it would train again."""
+        ...
+
+    def waits_for_lost(self, seen: Survey) -> bool:
+        """Whether workers that cannot be reached may still have runs, until their claims expire."""
+        ...
+
+
+class OneTarget:
+    """The :class:`Submitter` of a target that this tree submits to."""
+
+    def __init__(
+        self, sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: SubmitOptions = AS_USUAL
+    ) -> None:
+        self.sweep, self.sweep_dir, self.wish, self._backend = sweep, sweep_dir, wish, backend
+        self.queues, self.apart = backend.queues, backend.capacity(ask=False).apart
+
+    def survey(self) -> Survey:
+        return poll_sweep(self.sweep_dir, submit.rows_of(self.sweep, self.sweep_dir))
+
+    def submit(self) -> str | None:
+        rooms = []
+
+        def room() -> Capacity:
+            capacity = self._backend.capacity()
+            rooms.append(capacity.room)
+            return capacity
+
+        sweep, sweep_dir, backend, wish = self.sweep, self.sweep_dir, self._backend, self.wish
+        plan = submit.submit_sweep(sweep, sweep_dir, backend, wish, define=False, capacity=room).plan
+        full = rooms == [0] and plan.waiting and not plan.jobs
+        return "the queue takes no more jobs of yours now" if full else None
+
+    def second_chances(self, seen: Survey) -> Sequence[AttemptsEntry]:
+        return second_chances(self.sweep, seen, self._backend.capacity(ask=False))
+
+    def waits_for_lost(self, seen: Survey) -> bool:
+        return bool(seen.unknown) and not any(proved_ended(self.sweep_dir.run(one)) for one in seen.unknown)
+
+
+def follow(target: Submitter, tell: Tell = quietly) -> Iterator[Survey]:
     """Yield the sweep's state again and again, until no run is active and no instance is left.
 
     Replaces a worker that died, but none that ended for a reason or on request. ``tell`` gets lines about
     obstacles: problems of instances, a backend that does not answer, a full queue.
     """
-    for seen in _work_off(sweep, sweep_dir, backend, wish, tell):
+    for seen in _work_off(target, tell):
         for note in seen.notes:
             tell(note)
         yield seen
-    for note in leave_queue(sweep_dir, poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir))):
+    for note in leave_queue(target.sweep_dir, target.survey()):
         tell(note)
-    for _ in drain_instances(sweep_dir, tell):
-        yield poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir))
+    for _ in drain_instances(target.sweep_dir, tell):
+        yield target.survey()
 
 
-def _work_off(
-    sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: SubmitOptions, tell: Tell
-) -> Iterator[Survey]:
+def _work_off(target: Submitter, tell: Tell) -> Iterator[Survey]:
+    sweep_dir = target.sweep_dir
     tries, before, wait = 0, (-1, -1), _PATIENCE_S
     while True:
         exchange_with_instances(sweep_dir, tell, orphans=True)
         began = time.monotonic()
-        seen = poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir))
+        seen = target.survey()
         yield seen
         if seen.active:
             rest(sweep_dir, time.monotonic() - began, seen)
             continue
-        if seen.unknown and not any(proved_ended(sweep_dir.run(run_id)) for run_id in seen.unknown):
-            time.sleep(_PATIENCE_S)  # workers on other machines may have them, until their claims expire
+        if target.waits_for_lost(seen):
+            time.sleep(_PATIENCE_S)
             continue
-        advanced = _advanced(seen, sweep_dir, backend)
+        advanced = _advanced(seen, target)
         again = tries + 1 if advanced <= before else 0
-        chances = bool(second_chances(sweep, seen, backend.capacity(ask=False)))
+        chances = target.second_chances(seen)
         if not chances:
             idle = not seen.left and not seen.unknown
-            if idle or again >= _REPLACEMENTS or _stays_so(sweep_dir, seen, wish):
+            if idle or again >= _REPLACEMENTS or _stays_so(sweep_dir, seen, target.wish):
                 return
         try:
-            obstacle = _submit(sweep, sweep_dir, backend, wish)
+            obstacle = _submit(target)
         except BudgetError:
             if chances:
                 raise
@@ -93,35 +147,26 @@ def _work_off(
         wait = min(_LONGEST_REST_S, 2 * wait)
 
 
-def _submit(sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: SubmitOptions) -> str | None:
+def _submit(target: Submitter) -> str | None:
     """Submit what is missing; a temporary obstacle as text, or ``None``."""
-    rooms = []
-
-    def room() -> Capacity:
-        capacity = backend.capacity()
-        rooms.append(capacity.room)
-        return capacity
-
     try:
-        plan = submit.submit_sweep(sweep, sweep_dir, backend, wish, define=False, capacity=room).plan
+        return target.submit()
     except BackendUnavailableError as error:
-        if isinstance(error, RefusedError) or not backend.queues:
+        if isinstance(error, RefusedError) or not target.queues:
             raise
         return f"cannot submit now: {error}"
-    full = rooms == [0] and plan.waiting and not plan.jobs
-    return "the queue takes no more jobs of yours now" if full else None
 
 
-def _advanced(seen: Survey, sweep_dir: SweepDir, backend: Backend) -> tuple[int, int]:
+def _advanced(seen: Survey, target: Submitter) -> tuple[int, int]:
     """Progress since which lost workers are replaced: finished runs, and attempts at the others.
 
     Where an attempt costs money, frames in checkpoints count instead of attempts.
     """
     over = sum(status.state.final for status in seen.statuses.values())
     left = [status for status in seen.statuses.values() if not status.state.final]
-    if not backend.capacity(ask=False).apart:
+    if not target.apart:
         return over, sum(status.attempt for status in left)
-    kept = (sweep_dir.run(status.run_id).checkpoints() for status in left if status.attempt)
+    kept = (target.sweep_dir.run(status.run_id).checkpoints() for status in left if status.attempt)
     return over, sum(one[0].frames for one in kept if one)
 
 
@@ -161,39 +206,47 @@ def _watched(sweep_dir: SweepDir, seen: Survey) -> tuple[list[str], list[str]]:
     )
 
 
-def follow_canaries(
-    sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: SubmitOptions, tell: Tell
-) -> Iterator[Survey]:
+def follow_canaries(target: Submitter, tell: Tell) -> Iterator[Survey]:
     """Yield the sweep's state again and again; submit further runs once their configuration trains.
 
     Ends when all runs are submitted but those of failed configurations, or when no run is active.
     """
     known = -1
     while True:
-        exchange_with_instances(sweep_dir, tell, orphans=True)
+        exchange_with_instances(target.sweep_dir, tell, orphans=True)
         began = time.monotonic()
-        seen = poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir))
+        seen = target.survey()
         yield seen
-        todo = [run for run in sweep.runs if seen.statuses[run.run_id].state is RunState.PENDING]
-        ready, held_back = canaries(todo, sweep.runs, seen)
+        todo = [run for run in target.sweep.runs if seen.statuses[run.run_id].state is RunState.PENDING]
+        ready, held_back = canaries(todo, target.sweep.runs, seen)
         if ready and len(ready) != known:
             known = len(ready)
-            submit.submit_sweep(sweep, sweep_dir, backend, wish, define=False)
+            target.submit()
         elif not held_back or not seen.active:
             return
-        rest(sweep_dir, time.monotonic() - began, seen)
+        rest(target.sweep_dir, time.monotonic() - began, seen)
 
 
-def stop(sweep_dir: SweepDir, tell: Tell = quietly) -> bool:
-    """Stop the sweep's workers after a checkpoint and wait; ``False`` if some do not end in time."""
-    submit.stop_workers(sweep_dir)
+def stop(sweep_dir: SweepDir, tell: Tell = quietly, targets: Collection[str] | None = None) -> bool:
+    """Stop the workers after a checkpoint and wait; ``False`` if some do not end in time.
+
+    ``targets``: only the workers of these targets.
+    """
+    submit.stop_workers(sweep_dir, targets)
     deadline = time.monotonic() + _STOP_PATIENCE_S
-    while poll_sweep(sweep_dir).active:
+    while _works(poll_sweep(sweep_dir), targets):
         exchange_with_instances(sweep_dir, tell)
         if time.monotonic() > deadline:
             return False
         time.sleep(_REFRESH_S / 5)
     return True
+
+
+def _works(seen: Survey, targets: Collection[str] | None) -> bool:
+    """Whether a run is active, or a worker of these targets is."""
+    if targets is None:
+        return seen.active
+    return any(seen.targets.get(token) in targets for token in seen.live)
 
 
 def _stays_so(sweep_dir: SweepDir, seen: Survey, wish: SubmitOptions) -> bool:

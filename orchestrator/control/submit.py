@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -282,14 +282,15 @@ def _entry(
     )
 
 
-def stop_workers(sweep_dir: SweepDir) -> list[str]:
-    """Have the sweep's live jobs save and leave; return their tokens.
+def stop_workers(sweep_dir: SweepDir, targets: Collection[str] | None = None) -> list[str]:
+    """Have the sweep's live jobs, or those of these ``targets``, save and leave; return their tokens.
 
     A job without a recorded id, after the death of its command line, is signalled through the process in its
     journal.
     """
     require_own(sweep_dir)
-    live = poll_sweep(sweep_dir).live
+    seen = poll_sweep(sweep_dir)
+    live = {token for token in seen.live if targets is None or seen.targets.get(token) in targets}
     ids = job_ids(sweep_dir.read_ledger())
     AllBackends().cancel([ids[token] for token in sorted(live) if token in ids])
     for log in sweep_dir.read_journals():

@@ -48,9 +48,9 @@ def make_plan(
     ``slots``: runs at once in a job; by default as many as fit, on one machine less those already running.
     With ``canary`` one run of each configuration is planned until one has trained; the others wait.
     ``submission``: the number of the future ledger entry, which begins the job tokens. With a ``deal`` only
-    its runs are planned, and jobs do not share runs: queued runs may be assigned to another target.
+    its runs are planned.
     """
-    todo = to_do(sweep, survey)
+    todo = to_do(sweep, survey, deal.taken if deal is not None else ())
     skipped: dict[str, str] = {}
     if deal is not None:
         skipped = {run.run_id: deal.skipped[run.run_id] for run in todo if run.run_id in deal.skipped}
@@ -60,7 +60,7 @@ def make_plan(
     todo = [run for run in todo if run.run_id not in cannot]
     avoid = tuple(survey.bad_machines) if capacity.can_avoid else ()
     order = partial(in_turns, known=sweep.runs, survey=survey)
-    builder = _Builder(sweep, capacity, _room(capacity, survey), submission, avoid, order, share=deal is None)
+    builder = _Builder(sweep, capacity, _room(capacity, survey), submission, avoid, order)
     if canary:
         todo, held_back = canaries(todo, sweep.runs, survey)
         builder.waiting += [run.run_id for run in held_back]
@@ -91,9 +91,10 @@ def make_plan(
     )
 
 
-def to_do(sweep: Sweep, survey: Survey) -> list[Run]:
-    """Return the sweep's runs that a new job can train."""
-    return [run for run in sweep.runs if survey.statuses[run.run_id].state in _TO_DO]
+def to_do(sweep: Sweep, survey: Survey, taken: Container[str] = ()) -> list[Run]:
+    """Return the sweep's runs that a new job can train, and those that are ``taken`` from a job before."""
+    statuses = survey.statuses
+    return [run for run in sweep.runs if statuses[run.run_id].state in _TO_DO or run.run_id in taken]
 
 
 class _Order(Protocol):
@@ -113,12 +114,10 @@ class _Builder:
         submission: int,
         avoid: tuple[str, ...],
         order: _Order,
-        *,
-        share: bool,
     ) -> None:
         self._order = order
         self._sweep, self._capacity, self._submission = sweep, capacity, submission
-        self._avoid, self._share = avoid, share
+        self._avoid = avoid
         self._room = room
         self.made: list[Array] = []
         self.waiting: list[str] = []
@@ -154,8 +153,7 @@ class _Builder:
             self._single(runs, shape.needs, allocation(shape, self._capacity))
         else:
             shares, shape = self._shares(runs, shape, self._room // self._capacity.chain)
-            steals = self._share and len(shares) > 1
-            self._submissions(shares, shape, allocation(shape, self._capacity), steals=steals)
+            self._submissions(shares, shape, allocation(shape, self._capacity), steals=len(shares) > 1)
 
     def roomier(self, runs: Sequence[Run]) -> None:
         """Add jobs for runs that were out of memory: one run each, with twice the usual memory of a job."""

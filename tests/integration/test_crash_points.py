@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.backends.local import LocalBackend
 from orchestrator.config.sweep import load_sweep
-from orchestrator.control.follow import follow
+from orchestrator.control.follow import OneTarget, follow
 from orchestrator.control.submit import submit_sweep
 from orchestrator.core.types import Capacity
 from orchestrator.rundir import SweepDir
@@ -64,7 +64,7 @@ def finish_sweep(grid: Path, results: Path) -> SweepDir:
     sweep_dir = SweepDir(results, sweep.name)
     submit_sweep(sweep, sweep_dir, backend, capacity=lambda: CAPACITY)
     deadline = time.monotonic() + 120
-    for _ in follow(sweep, sweep_dir, backend):
+    for _ in follow(OneTarget(sweep, sweep_dir, backend)):
         assert time.monotonic() < deadline, "the sweep does not end"
     return sweep_dir
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.api import launch
+from orchestrator.rundir import Holder
 from orchestrator.rundir.journal import CLAIMED, ENDED
 from orchestrator.rundir.ledger_entries import jobs_of
 from tests.audit import check_finished
-from tests.helpers import wait_for
+from tests.helpers import children, kill, run_processes, wait_for
 from tests.slurm.lab import Lab
 
 BOTH = ("--on", "left.yaml,right.yaml")
@@ -62,6 +63,14 @@ def most_at_once(lab: Lab) -> dict[str, int]:
     return found
 
 
+def holder(lab: Lab, target: str) -> Holder:
+    """The worker of a target's only job."""
+    own = {job.token for _, job in jobs_of(lab.dir().read_ledger()) if job.target == target}
+    (found,) = [log.holder for log in lab.dir().read_journals() if log.token in own]
+    assert found is not None
+    return found
+
+
 def judge(lab: Lab) -> list[int]:
     """Every run was done once, as if there were one target; its attempts."""
     check_finished(lab.dir(), lab.descriptions(), lab.folder / "audit", 30)
@@ -71,7 +80,7 @@ def judge(lab: Lab) -> list[int]:
 def test_each_has_as_much_as_it_can_work_on(lab: Lab) -> None:
     lab.count_grid(runs=9, pace=0.03)
     said = sweep(lab)
-    assert "9 runs to do on left (1 at once), right (2 at once)" in said
+    assert "9 runs to do on left (3), right (6)" in said
     assert judge(lab) == [1] * 9
     assert most_at_once(lab) == {"left": 1, "right": 2}
     again = sweep(lab)
@@ -79,15 +88,12 @@ def test_each_has_as_much_as_it_can_work_on(lab: Lab) -> None:
     assert "target" in lab.run("status", "tiny")
 
 
-def test_a_dry_run_prints_the_plan_of_each_and_writes_nothing(lab: Lab) -> None:
+def test_a_dry_run_prints_what_each_gets_and_writes_nothing(lab: Lab) -> None:
     lab.count_grid(runs=9)
     said = sweep(lab, "--dry-run")
-    assert "0001-0001 on left: 1 job, 2 runs, 1 at once in each" in said
-    assert "0002-0001 on right: 1 job, 4 runs, 2 at once in each" in said
-    assert "3 runs to be submitted when there is room" in said
+    assert "0001-0001 on left: 1 job, 3 runs, 1 at once in each" in said
+    assert "0002-0001 on right: 1 job, 6 runs, 2 at once in each" in said
     assert not lab.results.exists()
-    whole = json.loads(sweep(lab, "--dry-run", "--detach", "--json"))
-    assert {job["target"]: len(job["run_ids"]) for job in whole["jobs"]} == {"left": 3, "right": 6}
     lab.write_grid("tiny", "command", {"command": ["no-such-program"]}, {"seed": [0]})
     assert "no program 'no-such-program'" in sweep(lab, "--dry-run", code=2)
 
@@ -138,21 +144,52 @@ def test_a_submission_that_every_target_refuses_fails_the_command(lab: Lab) -> N
     assert set(lab.states()) == {"pending"}
 
 
-def test_a_worker_that_is_asked_to_leave_gets_no_more(lab: Lab) -> None:
+def test_the_same_command_deals_again_what_has_not_begun(lab: Lab) -> None:
+    """The first target's job has all runs and works on one: the second target gets its part of the others."""
+    lab.count_grid(runs=6, pace=0.05, last=4)
+    lab.run("sweep", "--grid", "tiny.yaml", "--on", "left.yaml", "--detach")
+    lab.at_work(1)
+    rehearsed = json.loads(sweep(lab, "--dry-run", "--json"))
+    assert "on right (4)" in sweep(lab, "--detach")
+    (job,) = rehearsed["jobs"]
+    (submitted,) = [job for _, job in jobs_of(lab.dir().read_ledger()) if job.target == "right"]
+    assert (submitted.token, list(submitted.run_ids)) == (job["token"], job["run_ids"])
+    lab.pace(0.01)
+    wait_for(lambda: set(lab.states()) == {"done"}, 180, "the end of all")
+    assert sorted(filter(None, targets(lab))) == ["left"] * 2 + ["right"] * 4
+    assert judge(lab) == [1] * 6
+
+
+def test_a_worker_that_is_asked_to_leave_leaves_its_runs_to_the_same_command(lab: Lab) -> None:
     lab.count_grid(runs=4, pace=0.05, last=4)
     following = lab.start("sweep", "--grid", "tiny.yaml", *BOTH)
-    lab.at_work(15)
-    ledger = lab.dir().read_ledger()
-    left = {job.token for _, job in jobs_of(ledger) if job.target == "left"}
-    (log,) = [log for log in lab.dir().read_journals() if log.token in left]
-    assert log.holder is not None
-    log.holder.signal(signal.SIGTERM)
+    lab.at_work(10)  # three runs, held at their fifth step
+    holder(lab, "left").signal(signal.SIGTERM)
+    both = f"{lab.folder}/left.yaml,{lab.folder}/right.yaml"
+    again = f"now by: orchestrate sweep --grid tiny.yaml --on {both}"
+    told = ""
+    while again not in told:
+        told = next(following.stdout or iter(()))
+    assert told.startswith("left: ")
     lab.pace(0.01)
     output, errors = following.communicate(timeout=600)
-    assert following.returncode == 0, errors
-    assert "left: its worker left" in output
-    assert targets(lab) == ["right"] * 4
-    assert sorted(judge(lab)) == [1, 1, 1, 2]
+    assert following.returncode == 1, output + errors
+    assert "the same command goes on with" in errors
+    sweep(lab)
+    assert sorted(judge(lab))[-1] == 2
+
+
+def test_a_worker_that_is_killed_is_replaced_when_no_other_works(lab: Lab) -> None:
+    lab.count_grid(runs=4, pace=0.05, last=4)
+    following = lab.start("sweep", "--grid", "tiny.yaml", *BOTH)
+    lab.at_work(10)
+    worker = holder(lab, "left").pid
+    for process in [worker, *children(worker), *run_processes(worker)]:
+        kill(process)
+    lab.pace(0.01)
+    output, errors = following.communicate(timeout=600)
+    assert following.returncode == 0, output + errors
+    assert sorted(judge(lab))[-1] == 2
 
 
 def test_what_no_target_can_do_is_skipped_and_each_says_why(lab: Lab) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -115,6 +116,11 @@ class Flow(ABC):
     def fact_of(self, seen: Survey, run_id: str) -> Mapping[str, Any]:
         """A run's state as ``--json`` prints it."""
         return seen.statuses[run_id].to_json()
+
+    @property
+    def command(self) -> str:
+        """The command that goes on with the sweep."""
+        return shlex.join(["orchestrate", "sweep", "--grid", str(self.sweep.source), "--on", self.on])
 
     @property
     def next_step(self) -> str:

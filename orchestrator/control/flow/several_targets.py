@@ -2,75 +2,81 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.control.exchange import quietly
+from orchestrator.control import fleet
+from orchestrator.control.exchange import exchange_with_instances, quietly
 from orchestrator.control.flow.base import Flow, Started
+from orchestrator.control.follow import follow, follow_canaries, stop
 from orchestrator.control.instance_costs import costs
-from orchestrator.control.multi_target import (
-    SharedSweep,
-    TargetHandle,
-    TargetScheduler,
-    check,
-    rehearse,
-    stop_here,
-    submit_all,
-    take_from_others,
-)
-from orchestrator.core.errors import BudgetError, OrchestrateError
+from orchestrator.control.multi_target import SharedSweep, SharedTargets, TargetHandle
+from orchestrator.core.formatting import count
 from orchestrator.status.survey import Survey
 
 
 class SeveralTargets(Flow):
-    """A sweep with runs for several targets, assigned in turns while it is followed, or all at once."""
+    """A sweep with runs for several targets, dealt when it is submitted."""
 
     leaves, stops, stays = False, "runs on this machine", ", jobs elsewhere go on"
 
     def __init__(self, shared: SharedSweep, targets: Sequence[TargetHandle]) -> None:
         super().__init__(shared.sweep, shared.sweep_dir, shared.wish)
-        self._shared, self._targets = shared, targets
+        self._targets = targets
         self.target = ", ".join(one.name for one in targets)
         self.on = ",".join(one.address for one in targets)
-        self._refused = 0
-        self._scheduler = TargetScheduler(shared, targets, quietly)
+        self._shared = SharedTargets(shared, targets, quietly)
 
     def _rehearse(self) -> Mapping[str, Any]:
-        return rehearse(self._shared, self._targets, detach=self.detach)
+        return self._shared.rehearse()
 
     def _start(self) -> Started:
-        if self.detach and self.wish.canary:
-            raise OrchestrateError(
-                "found --canary with --detach: several targets submit the further runs only while followed",
-                hint="leave one of them away",
-            )
-        kept = take_from_others(self._shared, self._targets)
-        for warning in check(self._shared, self._targets):
+        shared = self._shared
+        shared.tell = self._tell
+        kept = shared.take_from_others()
+        exchange_with_instances(self.sweep_dir, self._tell, not_within=0, orphans=True)
+        seen = shared.inspected()
+        for warning in shared.check(seen):
             self._warn(str(warning))
-        seen = self._scheduler.take_snapshot()
-        loads = self._scheduler.loads(seen)
-        started = Started(
+        todo = shared.todo(seen)
+        shared.submit(define=True)
+        left = max(0, len(todo) - sum(shared.dealt.values()))
+        return Started(
             f"{self.sweep_dir.path}/",
-            len(self._scheduler.todo(seen)),
-            len(seen.seen.working),
-            len(seen.seen.live - seen.seen.working),
-            ", ".join(f"{load.name} ({load.places} at once)" for load in loads),
+            len(todo),
+            len(seen.working),
+            len(seen.live - seen.working),
+            ", ".join(f"{name} ({runs})" for name, runs in shared.dealt.items()),
+            waiting=f"{count(left, 'run')} left until a target has room: {self.command}" if left else None,
             kept=kept,
         )
-        if self.detach:
-            self._refused = submit_all(self._shared, self._targets, self._tell)
-        return started
 
     def _follow(self) -> Iterator[Survey]:
-        if not self.detach:
-            self._scheduler = TargetScheduler(self._shared, self._targets, self._tell)
-            yield from self._scheduler.follow()
+        self._shared.tell = self._tell
+        if self.wish.canary:
+            yield from follow_canaries(self._shared, self._tell)
+        if self.detach:
+            return
+        for seen in follow(self._shared, self._tell):
+            self._name_lost_jobs(seen)
+            yield seen
+        fleet.fetch_from_trees(self.sweep_dir, self._tell)
+
+    def _name_lost_jobs(self, seen: Survey) -> None:
+        """Say once of each target that jobs of it ended before their runs, while other jobs work."""
+        left = Counter(seen.target(run_id) for run_id in seen.left if not self.wish.canary)
+        for target in filter(None, left) if seen.active else ():
+            runs = count(left[target], "run")
+            said = f"{target}: {runs} left by jobs that ended; dealt again when no job is left, and now by:"
+            self._shared.tell_once(f"{said} {self.command}", target)
 
     def survey(self) -> Survey:
-        return self._scheduler.take_snapshot().seen
+        return self._shared.survey()
 
     def stop(self) -> bool:
-        return stop_here(self._shared, self._targets)
+        here = {one.name for one in self._targets if one.begins_at_once}
+        return stop(self.sweep_dir, self._tell, here)
 
     def facts(self) -> Mapping[str, Any]:
         return {"targets": [one.name for one in self._targets]}
@@ -81,9 +87,6 @@ class SeveralTargets(Flow):
     def costs(self) -> Sequence[str]:
         return costs(self.sweep_dir)
 
-    def _obstacle(self, seen: Survey) -> int | None:
-        unpaid = any(isinstance(error, BudgetError) for error in self._scheduler.refusals)
-        return BudgetError.exit_code if unpaid else super()._obstacle(seen)
-
     def exit_code(self, seen: Survey) -> int:
-        return self._refused or super().exit_code(seen)
+        refused = [error.exit_code for error in self._shared.refusals if seen.left]
+        return max(refused, default=0) or super().exit_code(seen)

@@ -12,7 +12,7 @@ from orchestrator.control import dry_run, submit
 from orchestrator.control.exchange import exchange_with_instances
 from orchestrator.control.fleet import present
 from orchestrator.control.flow.base import Flow, Started, array_line, waiting
-from orchestrator.control.follow import follow, follow_canaries, stop
+from orchestrator.control.follow import OneTarget, follow, follow_canaries, stop
 from orchestrator.control.instance_costs import costs
 from orchestrator.control.poll import leave_queue, poll_sweep
 from orchestrator.control.remote import delegate
@@ -37,6 +37,7 @@ class OwnTarget(Flow):
     ) -> None:
         super().__init__(sweep, sweep_dir, wish)
         self._backend, self._take_back = backend, take_back
+        self._replacing = OneTarget(sweep, sweep_dir, backend, wish)
         self.target, self.on = backend.capacity(ask=False).target, backend.address
         self.leaves, self.stops = backend.leaves, "" if backend.queues else "runs"
         self._jobs: Sequence[Job] = ()
@@ -78,9 +79,9 @@ class OwnTarget(Flow):
 
     def _follow(self) -> Iterator[Survey]:
         if self.wish.canary and self._settled is None:
-            yield from follow_canaries(self.sweep, self.sweep_dir, self._backend, self.wish, self._tell)
+            yield from follow_canaries(self._replacing, self._tell)
         if not self.detach:
-            yield from follow(self.sweep, self.sweep_dir, self._backend, self.wish, self._tell)
+            yield from follow(self._replacing, self._tell)
 
     def survey(self) -> Survey:
         if self._settled is not None:

@@ -1,23 +1,6 @@
-"""One sweep on several targets: runs are assigned while the sweep is followed, or all at once."""
+"""One sweep on several targets: each gets the runs that it is predicted to finish first."""
 
-from orchestrator.control.multi_target.one_shot import check, rehearse, submit_all
-from orchestrator.control.multi_target.scheduler import TargetScheduler
-from orchestrator.control.multi_target.targets import (
-    SharedSweep,
-    TargetHandle,
-    stop_here,
-    take_from_others,
-    targets_of,
-)
+from orchestrator.control.multi_target.shared import SharedTargets
+from orchestrator.control.multi_target.targets import SharedSweep, TargetHandle, targets_of
 
-__all__ = [
-    "SharedSweep",
-    "TargetHandle",
-    "TargetScheduler",
-    "check",
-    "rehearse",
-    "stop_here",
-    "submit_all",
-    "take_from_others",
-    "targets_of",
-]
+__all__ = ["SharedSweep", "SharedTargets", "TargetHandle", "targets_of"]

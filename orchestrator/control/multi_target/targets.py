@@ -1,59 +1,34 @@
-"""Targets that share a sweep: their capacity and active jobs, submissions to them, reassignments."""
+"""Targets that share a sweep: what each can train and has, submissions to it, runs taken from it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from orchestrator.backends.base import Backend
 from orchestrator.backends.registry import AllBackends, behind_ssh, find_target
 from orchestrator.config.backends import get_backend
 from orchestrator.config.profiles import Profile, find_profile
 from orchestrator.control.dry_run import rehearse
-from orchestrator.control.poll import give_up, poll_sweep
 from orchestrator.control.remote import delegate
 from orchestrator.control.remote.delegate import Delegation
 from orchestrator.control.remote.queries import assigned_of
 from orchestrator.control.submit import SubmitOptions, submit_sweep
 from orchestrator.core.errors import GridError, OrchestrateError, ProfileError
-from orchestrator.core.types import (
-    Capacity,
-    Concern,
-    JobState,
-    Plan,
-    RunState,
-    Sweep,
-    TargetAssignment,
-    number_of,
-)
-from orchestrator.planning.auto_retry import second_chances
-from orchestrator.planning.distribute import ActiveJob
+from orchestrator.core.types import Capacity, Concern, JobState, Plan, RunState, Sweep, TargetAssignment
+from orchestrator.planning.distribute import TargetLoad
 from orchestrator.planning.plan import at_once, cannot_place
-from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
-from orchestrator.rundir.ledger_entries import jobs_of
+from orchestrator.rundir import SweepDir
+from orchestrator.rundir.ledger_entries import AssignedEntry, RetryEntry, jobs_of
 from orchestrator.status.ledger import job_ids
-from orchestrator.status.survey import Survey
+from orchestrator.status.survey import RunStatus, Survey
 
 # Jobs assumed to run at once in a queue without a known limit: at first, then twice those that run.
 _JOBS_AT_FIRST = 16
-
-# Workers kill what does not leave within its grace, half a minute; then something holds them up.
-_STOP_PATIENCE_S = 60.0
-_STOP_REFRESH_S = 0.1
-
-_WAITS = (RunState.QUEUED, RunState.PENDING)
-
-
-@dataclass(frozen=True)
-class SharedSnapshot:
-    """A sweep's state on all targets at one moment (``now``, seconds since the epoch)."""
-
-    seen: Survey
-    ledger: Sequence[LedgerEntry]
-    logs: Mapping[str, WorkerLog]
-    now: float
+_AT_WORK = (RunState.RUNNING, RunState.STALLED, RunState.UNKNOWN)
+_TAKEN = "taken by another target"
 
 
 @dataclass(frozen=True)
@@ -78,52 +53,145 @@ class TargetSubmission:
     notes: tuple[str, ...] = ()
 
 
-class TargetHandle(Protocol):
-    """One of several targets. ``address`` identifies its profile.
+class LocalTarget:
+    """A target that this tree submits to; results of its jobs are written here or fetched.
 
-    ``has_options``: further options of the submission apply to it. ``begins_at_once``: it has no queue.
-    ``patience``: seconds that one of its jobs may wait. ``blocked``: why nothing can be submitted to it, as
-    far as known here.
+    ``address`` identifies its profile. ``takes_options``: further options of the submission apply to it.
+    ``begins_at_once``: it has no queue. ``blocked``: why nothing can be submitted to it, as far as known
+    here. ``own_tree``: its runs are in a tree behind ssh.
     """
 
-    name: str
-    address: str
-    capacity: Capacity
-    has_options: bool
-    begins_at_once: bool
-    patience: float
-    blocked: Concern | None
+    own_tree = False
 
-    def places(self, snapshot: SharedSnapshot) -> int:
-        """Runs that it can train at once."""
-        ...
+    def __init__(self, shared: SharedSweep, backend: Backend) -> None:
+        self._shared, self._backend, spec = shared, backend, get_backend(backend.kind)
+        self._wish = replace(shared.wish, canary=False)
+        self.capacity, self._patience = backend.capacity(ask=False), spec.patience
+        self.name, self.address = self.capacity.target, backend.address
+        self.begins_at_once, self.takes_options = not backend.queues, bool(spec.options)
+        no_jobs = Plan(shared.sweep, self.name, (), {}, {}, {})  # concerns about the profile itself
+        self.blocked = next((one for one in backend.concerns(no_jobs, ask=False) if one.blocks), None)
 
-    def active_jobs(self, snapshot: SharedSnapshot) -> tuple[ActiveJob, ...]:
-        """Its jobs with unfinished runs."""
-        ...
+    def load(self, seen: Survey, can: frozenset[str]) -> TargetLoad:
+        """Return its unfinished runs, beside what it ``can`` train."""
+        own = [one for run_id, one in seen.statuses.items() if seen.target(run_id) == self.name]
+        queued = [one for one in own if one.state is RunState.QUEUED]
+        busy = sum(one.state in _AT_WORK for one in own)
+        places = _places(self._shared, self.capacity, busy)
+        if self.begins_at_once:
+            accepts = places > busy + len(queued)
+            return TargetLoad(self.name, places, can, busy, _ids(queued), open=accepts)
+        waited = self._waited(seen)
+        if self.capacity.apart:  # a claim there cannot be seen from here: only jobs that wait are taken
+            free = [one for one in queued if waited.get(one.token or "", 0.0) >= self._patience]
+            busy, queued = busy + len(queued) - len(free), free
+        wait = max(self._patience, *waited.values()) if waited else self._patience
+        return TargetLoad(self.name, places, can, busy, _ids(queued), wait=wait)
 
-    def to_resubmit(self, snapshot: SharedSnapshot) -> list[str]:
-        """Runs that its own tree has, and that have no job there: submit them again."""
-        ...
+    def _waited(self, seen: Survey) -> dict[str, float]:
+        """Seconds since each of its queued jobs was submitted, or came back to the queue, by token."""
+        since = {job.token: entry.time for entry, job in jobs_of(self._shared.sweep_dir.read_ledger())}
+        logs = self._shared.sweep_dir.read_journals()
+        since |= {log.token: log.events[-1].time for log in logs if log.events}
+        own = [token for token in seen.live - seen.working if seen.targets.get(token) == self.name]
+        queued = [one for one in own if one in seen.jobs and seen.jobs[one].state is JobState.QUEUED]
+        return {token: max(0.0, time.time() - since[token]) for token in queued}
 
-    def has_second_chances(self, snapshot: SharedSnapshot) -> bool:
-        """Whether it can train failed runs with more resources, which any submission arranges."""
-        ...
+    def without_job(self, seen: Survey) -> list[str]:
+        """Return runs that its own tree has and that have no job there: submit them again."""
+        return []
 
-    def submit(self, deal: TargetAssignment, places: int, *, define: bool) -> TargetSubmission:
+    def submit(self, assignment: TargetAssignment, *, define: bool) -> TargetSubmission:
         """Submit the assigned runs. ``define``: the grid becomes the sweep's latest.
 
-        ``places``: how many of them can begin now. Raises :class:`OrchestrateError`.
+        Raises :class:`OrchestrateError`.
         """
-        ...
+        sweep, sweep_dir = self._shared.sweep, self._shared.sweep_dir
+        done = submit_sweep(sweep, sweep_dir, self._backend, self._wish, define=define, deal=assignment)
+        return TargetSubmission(bool(done.plan.jobs), done.plan.waiting, done.notes)
 
-    def rehearse(self, deal: TargetAssignment, places: int, later: int) -> Mapping[str, Any]:
+    def rehearse(self, assignment: TargetAssignment, later: int) -> Mapping[str, Any]:
         """Plan a submission after ``later`` others, in the form of :func:`dry_run.planned`."""
-        ...
+        sweep, sweep_dir = self._shared.sweep, self._shared.sweep_dir
+        return rehearse(sweep, sweep_dir, self._backend, self._wish, deal=assignment, later=later)
 
-    def take(self, one: ActiveJob) -> None:
-        """Cancel a queued job; one that has begun meanwhile stays. Raises :class:`OrchestrateError`."""
-        ...
+    def take(self, run_ids: Collection[str], seen: Survey) -> None:
+        """Enter in the ledger that jobs submitted so far leave queued runs alone; cancel those without others.
+
+        A worker that did not read that yet may still claim one: it is then running, and its claim keeps any
+        other job from it. A machine with a file system of its own sees no ledger: terminate it. Its runs are
+        unassigned once the backend reports its end.
+        """
+        sweep_dir = self._shared.sweep_dir
+        with sweep_dir.lock():
+            if not self.capacity.apart:
+                newest = {run_id: sweep_dir.run(run_id).newest_attempt() for run_id in run_ids}
+                sweep_dir.add_to_ledger(RetryEntry(runs=newest, why=_TAKEN))
+            ledger, waiting = sweep_dir.read_ledger(), self._waited(seen)
+        own = {run_id for run_id, one in seen.statuses.items() if not one.state.final}
+        left = {run_id for run_id in own.difference(run_ids) if seen.target(run_id) == self.name}
+        ids, jobs = job_ids(ledger), [job for _, job in jobs_of(ledger) if job.token in waiting]
+        AllBackends().cancel([ids[one.token] for one in jobs if left.isdisjoint(one.run_ids)])
+
+
+class RemoteTarget:
+    """A target behind ssh with a tree of its own; runs are given to that tree and requested back."""
+
+    begins_at_once, takes_options, own_tree = False, True, True
+    blocked: Concern | None = None  # it knows itself, and refuses
+
+    def __init__(self, shared: SharedSweep, profile: Profile, options: Sequence[str]) -> None:
+        self._shared, self._profile, self._options = shared, profile, tuple(options)
+        self._patience = get_backend(profile.backend).patience
+        self.capacity = delegate.capacity_there(profile, options)
+        self.name, self.address = self.capacity.target, profile.address
+
+    def load(self, seen: Survey, can: frozenset[str]) -> TargetLoad:
+        own = self._given(seen)
+        queued = [one for one in own if one.state not in _AT_WORK and not one.attempt]
+        places = _places(self._shared, self.capacity, sum(one.state in _AT_WORK for one in own))
+        waited = time.time() - self._given_at() if queued else 0.0
+        wait, free = max(waited, self._patience), queued if waited >= self._patience else []
+        return TargetLoad(self.name, places, can, len(own) - len(free), _ids(free), wait=wait)
+
+    def _given(self, seen: Survey) -> list[RunStatus]:
+        """Its unfinished runs of this sweep."""
+        given = [one for one in assigned_of(self._shared.sweep_dir) if one.place.address == self.address]
+        own = {run_id for one in given for run_id in one.run_ids}
+        return [one for run_id, one in seen.statuses.items() if run_id in own and not one.state.final]
+
+    def _given_at(self) -> float:
+        """When runs were last given to it, in epoch seconds."""
+        ledger = self._shared.sweep_dir.read_ledger()
+        given = (
+            one for one in ledger if isinstance(one, AssignedEntry) and one.place.address == self.address
+        )
+        return max((one.time for one in given), default=0.0)
+
+    def without_job(self, seen: Survey) -> list[str]:
+        left = {*seen.left}
+        return [one.run_id for one in self._given(seen) if one.run_id in left]
+
+    def submit(self, assignment: TargetAssignment, *, define: bool) -> TargetSubmission:
+        done = delegate.send(self._delegation(assignment))
+        if problems := done.answer.problems:
+            raise OrchestrateError("; ".join(problems))
+        return TargetSubmission(not done.answer.settled, notes=(*done.notes, *done.answer.notes))
+
+    def rehearse(self, assignment: TargetAssignment, later: int) -> Mapping[str, Any]:
+        return delegate.rehearse(self._delegation(assignment))
+
+    def _delegation(self, assignment: TargetAssignment) -> Delegation:
+        shared, wish = self._shared, replace(self._shared.wish, canary=False)
+        only, adopt = assignment.run_ids, shared.adopt
+        return Delegation(shared.sweep, shared.sweep_dir, self._profile, wish, self._options, only, adopt)
+
+    def take(self, run_ids: Collection[str], seen: Survey) -> None:
+        delegate.take_back(self._shared.sweep, self._shared.sweep_dir, run_ids, waiting=True)
+
+
+# One of several targets.
+TargetHandle = LocalTarget | RemoteTarget
 
 
 def targets_of(
@@ -145,7 +213,7 @@ def targets_of(
             raise OrchestrateError(
                 f"found the target {found[-1].name} twice, expected each once", hint="name it once"
             )
-    if options and not any(one.has_options for one in found):
+    if options and not any(one.takes_options for one in found):
         raise OrchestrateError(
             f"found {' '.join(options)} after `--`, and none of {', '.join(names)} passes options on",
             hint="options after `--` are for a scheduler: leave them away",
@@ -153,176 +221,24 @@ def targets_of(
     return found
 
 
-def _handle(shared: SharedSweep, name: str, options: Sequence[str]) -> LocalTarget | RemoteTarget:
+def _handle(shared: SharedSweep, name: str, options: Sequence[str]) -> TargetHandle:
     if (profile := behind_ssh(shared.sweep, name)) is not None:
         return RemoteTarget(shared, profile, options)
     takes_options = get_backend(find_profile(name).backend).options
     return LocalTarget(shared, find_target(name, options if takes_options else ()))
 
 
-class LocalTarget:
-    """A target that this tree submits to; results of its jobs are written here or fetched."""
-
-    def __init__(self, shared: SharedSweep, backend: Backend) -> None:
-        self._shared, self.backend, spec = shared, backend, get_backend(backend.kind)
-        self.capacity = backend.capacity(ask=False)
-        self.name, self.address = self.capacity.target, backend.address
-        self.begins_at_once, self.has_options = not backend.queues, bool(spec.options)
-        self.patience = spec.patience
-        self._in_a_job = shared.wish.slots or at_once(shared.sweep, self.capacity)
-        no_jobs = Plan(shared.sweep, self.name, (), {}, {}, {})  # concerns about the profile itself
-        self.blocked = next((one for one in backend.concerns(no_jobs, ask=False) if one.blocks), None)
-
-    def places(self, snapshot: SharedSnapshot) -> int:
-        if self.capacity.array_size is None:
-            return self._in_a_job
-        limits = [limit for limit in (self.capacity.at_once, self.capacity.most) if limit is not None]
-        working = sum(
-            job.state is JobState.RUNNING and snapshot.seen.targets.get(token) == self.name
-            for token, job in snapshot.seen.jobs.items()
-        )
-        return self._in_a_job * (min(limits) if limits else max(_JOBS_AT_FIRST, 2 * working))
-
-    def active_jobs(self, snapshot: SharedSnapshot) -> tuple[ActiveJob, ...]:
-        """Active jobs; a chain of jobs for the same runs counts as one."""
-        statuses, live = snapshot.seen.statuses, snapshot.seen.live
-        chains: dict[tuple[int, tuple[str, ...]], list[str]] = {}
-        slots: dict[str, int] = {}
-        submitted: dict[str, float] = {}
-        for entry, job in jobs_of(snapshot.ledger):
-            token = job.token
-            if token in live and snapshot.seen.targets.get(token) == self.name:
-                chains.setdefault((number_of(token), job.run_ids), []).append(token)
-                slots[token], submitted[token] = job.slots, entry.time
-        found = []
-        for (_, run_ids), tokens in chains.items():
-            own = (run_id for run_id in run_ids if run_id in statuses)
-            left = [one for one in own if statuses[one].token in tokens and not statuses[one].state.final]
-            if left:
-                waited = self._waited({token: submitted[token] for token in tokens}, snapshot)
-                found.append(ActiveJob(tuple(tokens), tuple(left), slots[tokens[0]], waited))
-        return tuple(found)
-
-    def _waited(self, submitted: Mapping[str, float], snapshot: SharedSnapshot) -> float | None:
-        """Seconds since the last of these jobs was queued; ``None`` if one of them has begun."""
-        if self.begins_at_once:
-            return None
-        since = []
-        for token, at in submitted.items():
-            job, log = snapshot.seen.jobs.get(token), snapshot.logs.get(token)
-            if job is None or job.state is not JobState.QUEUED or (log is not None and not log.returning):
-                return None
-            since.append(log.events[-1].time if log is not None and log.events else at)
-        return max(0.0, snapshot.now - max(since))
-
-    def to_resubmit(self, snapshot: SharedSnapshot) -> list[str]:
-        return []
-
-    def has_second_chances(self, snapshot: SharedSnapshot) -> bool:
-        return bool(second_chances(self._shared.sweep, snapshot.seen, self.capacity))
-
-    def submit(self, deal: TargetAssignment, places: int, *, define: bool) -> TargetSubmission:
-        sweep, sweep_dir, wish = self._shared.sweep, self._shared.sweep_dir, self._wish
-        deal = self._with_places(deal, places)
-        done = submit_sweep(sweep, sweep_dir, self.backend, wish, define=define, deal=deal)
-        return TargetSubmission(bool(done.plan.jobs), done.plan.waiting, done.notes)
-
-    def rehearse(self, deal: TargetAssignment, places: int, later: int) -> Mapping[str, Any]:
-        sweep, sweep_dir, wish = self._shared.sweep, self._shared.sweep_dir, self._wish
-        deal = self._with_places(deal, places)
-        return rehearse(sweep, sweep_dir, self.backend, wish, deal=deal, later=later)
-
-    @property
-    def _wish(self) -> SubmitOptions:
-        return replace(self._shared.wish, canary=False)
-
-    def _with_places(self, deal: TargetAssignment, places: int) -> TargetAssignment:
-        """Limit a job on this machine to the slots that are free."""
-        return replace(deal, places=max(1, places)) if self.begins_at_once else deal
-
-    def take(self, one: ActiveJob) -> None:
-        """Revoke the token of a job that never began; cancel one that was requeued.
-
-        A machine with a file system of its own does not see its token: terminate it. Its runs are
-        unassigned once the backend reports its end.
-        """
-        sweep_dir = self._shared.sweep_dir
-        if self.capacity.apart:
-            known = job_ids(sweep_dir.read_ledger())
-            AllBackends().cancel([known[token] for token in one.tokens if token in known])
-            return
-        with sweep_dir.lock():
-            begun = {log.token for log in sweep_dir.read_journals()}
-            known = job_ids(sweep_dir.read_ledger())
-            back = [known[token] for token in one.tokens if token in begun and token in known]
-            new = [token for token in one.tokens if token not in begun]
-            ids = give_up(sweep_dir, new, "assigned to another target")
-        AllBackends().cancel([*back, *ids])
+def _ids(statuses: Sequence[RunStatus]) -> tuple[str, ...]:
+    return tuple(one.run_id for one in statuses)
 
 
-class RemoteTarget:
-    """A target behind ssh with a tree of its own; runs are given to that tree and requested back."""
-
-    begins_at_once, has_options = False, True
-    blocked: Concern | None = None  # it knows itself, and refuses
-
-    def __init__(self, shared: SharedSweep, profile: Profile, options: Sequence[str]) -> None:
-        self._shared, self._profile, self._options = shared, profile, tuple(options)
-        self.patience = get_backend(profile.backend).patience
-        self.capacity = delegate.capacity_there(profile, options)
-        self.name, self.address = self.capacity.target, profile.address
-        self._in_a_job = shared.wish.slots or at_once(shared.sweep, self.capacity)
-        self._waiting_since: dict[str, float] = {}
-
-    def places(self, snapshot: SharedSnapshot) -> int:
-        limits = [limit for limit in (self.capacity.at_once, self.capacity.most) if limit is not None]
-        working = sum(snapshot.seen.statuses[one].state is RunState.RUNNING for one in self._given(snapshot))
-        return max(self._in_a_job * min(limits, default=_JOBS_AT_FIRST), 0 if limits else 2 * working)
-
-    def active_jobs(self, snapshot: SharedSnapshot) -> tuple[ActiveJob, ...]:
-        """A job for each run: the tree there decides which runs share a job."""
-        found = []
-        for run_id in self._given(snapshot):
-            status = snapshot.seen.statuses[run_id]
-            if status.state in _WAITS and not status.attempt:
-                since = self._waiting_since.setdefault(run_id, snapshot.now)
-                found.append(ActiveJob((run_id,), (run_id,), waited=snapshot.now - since))
-            else:
-                self._waiting_since.pop(run_id, None)
-                found.append(ActiveJob((run_id,), (run_id,)))
-        return tuple(found)
-
-    def to_resubmit(self, snapshot: SharedSnapshot) -> list[str]:
-        left = {*snapshot.seen.left}
-        return [run_id for run_id in self._given(snapshot) if run_id in left]
-
-    def has_second_chances(self, snapshot: SharedSnapshot) -> bool:
-        return False  # its own jobs arrange them
-
-    def submit(self, deal: TargetAssignment, places: int, *, define: bool) -> TargetSubmission:
-        done = delegate.send(self._delegation(deal))
-        if problems := done.answer.problems:
-            raise OrchestrateError("; ".join(problems))
-        submitted = not done.answer.settled
-        return TargetSubmission(submitted, notes=(*done.notes, *done.answer.notes))
-
-    def rehearse(self, deal: TargetAssignment, places: int, later: int) -> Mapping[str, Any]:
-        return delegate.rehearse(self._delegation(deal))
-
-    def _delegation(self, deal: TargetAssignment) -> Delegation:
-        shared, wish = self._shared, replace(self._shared.wish, canary=False)
-        options, only, adopt = self._options, deal.run_ids, shared.adopt
-        return Delegation(shared.sweep, shared.sweep_dir, self._profile, wish, options, only, adopt)
-
-    def take(self, one: ActiveJob) -> None:
-        delegate.take_back(self._shared.sweep, self._shared.sweep_dir, one.run_ids, waiting=True)
-
-    def _given(self, snapshot: SharedSnapshot) -> Iterable[str]:
-        """Its unfinished runs of this sweep."""
-        statuses = snapshot.seen.statuses
-        for one in assigned_of(self._shared.sweep_dir):
-            if one.place.address == self.address:
-                yield from (run for run in one.run_ids if run in statuses and not statuses[run].state.final)
+def _places(shared: SharedSweep, capacity: Capacity, busy: int) -> int:
+    """Return how many runs a target can train at once that trains so many now."""
+    in_a_job = shared.wish.slots or at_once(shared.sweep, capacity)
+    if capacity.array_size is None:
+        return in_a_job
+    limits = [limit for limit in (capacity.at_once, capacity.most) if limit is not None]
+    return in_a_job * min(limits) if limits else max(in_a_job * _JOBS_AT_FIRST, 2 * busy)
 
 
 def abilities(
@@ -345,30 +261,6 @@ def abilities(
         for run in sweep.runs
         if run.run_id not in doable
     }
-
-
-def take_from_others(shared: SharedSweep, targets: Sequence[TargetHandle]) -> dict[str, str]:
-    """Request queued runs back from trees behind ssh that are no targets now; why they keep a run, by id."""
-    own = {target.address for target in targets}
-    places = [one for one in assigned_of(shared.sweep_dir) if one.place.address not in own]
-    runs = {run_id for one in places for run_id in one.run_ids}
-    return delegate.take_back(shared.sweep, shared.sweep_dir, runs, waiting=True) if runs else {}
-
-
-def stop_here(shared: SharedSweep, targets: Sequence[TargetHandle]) -> bool:
-    """Stop workers on this machine and wait for them; ``False`` if some do not end in time."""
-    names = {target.name for target in targets if target.begins_at_once}
-    deadline = time.monotonic() + _STOP_PATIENCE_S
-    asked: set[str] = set()
-    while True:
-        seen = poll_sweep(shared.sweep_dir)
-        there = {token for token in seen.live if seen.targets.get(token) in names}
-        ids = job_ids(shared.sweep_dir.read_ledger())
-        AllBackends().cancel([ids[token] for token in there - asked if token in ids])
-        asked |= there
-        if not there or time.monotonic() > deadline:
-            return not there
-        time.sleep(_STOP_REFRESH_S)
 
 
 def elsewhere(sweep_dir: SweepDir) -> Collection[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -85,8 +84,7 @@ def _leave(flow: Flow) -> None:
     except KeyboardInterrupt:
         left = False
     said = "stopped" if left else f"not all have left yet (orchestrate status {name} shows them)"
-    command = shlex.join(["orchestrate", "sweep", "--grid", str(flow.sweep.source), "--on", flow.on])
-    typer.echo(f"{said}; go on with: {command}", err=True)
+    typer.echo(f"{said}; go on with: {flow.command}", err=True)
     raise typer.Exit(130)
 
 

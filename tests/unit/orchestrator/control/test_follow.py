@@ -72,14 +72,15 @@ def test_what_cannot_be_submitted_now_is_submitted_later_and_that_is_said_once(
 ) -> None:
     told: list[str] = []
     backend = Queue(obstacle, times=5)
-    (*_, last) = follow.follow(sweep, SweepDir(results, "tiny"), backend, tell=told.append)
+    target = follow.OneTarget(sweep, SweepDir(results, "tiny"), backend)
+    (*_, last) = follow.follow(target, told.append)
     assert [status.state for status in last.statuses.values()] == [RunState.DONE]
     assert told == [said]
 
 
 def test_a_no_ends_the_following(results: Path, sweep: Sweep) -> None:
     with pytest.raises(RefusedError):
-        list(follow.follow(sweep, SweepDir(results, "tiny"), Queue(refuses, times=1)))
+        list(follow.follow(follow.OneTarget(sweep, SweepDir(results, "tiny"), Queue(refuses, times=1))))
 
 
 def test_a_further_look_reads_only_what_is_new(tmp_path: Path) -> None:

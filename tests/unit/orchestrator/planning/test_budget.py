@@ -304,7 +304,7 @@ def test_following_ends_where_what_is_left_pays_for_nothing(
     past_job(tiny, "0001-0001", 4999.9, 5000.0)
     for run in RUNS:
         tiny.run(run.run_id).describe(run)
-    surveys = list(follow.follow(SWEEP, tiny, backend))
+    surveys = list(follow.follow(follow.OneTarget(SWEEP, tiny, backend)))
     assert surveys[-1].left == [run.run_id for run in RUNS]
     assert len([entry for entry in tiny.read_ledger() if entry.kind == "submission"]) == 1
 

@@ -461,8 +461,7 @@ def test_runs_wait_while_all_machines_work() -> None:
     assert len(plan.waiting) == 2
 
 
-def test_a_deal_leaves_all_other_runs_alone_and_its_jobs_to_themselves() -> None:
-    """What waits in one of its jobs may be dealt to another target: no job of it may take that up."""
+def test_a_deal_leaves_all_other_runs_alone() -> None:
     sweep = sweep_of(6, resources=Resources(cpus_per_task=2))
     first, second, third = (run.run_id for run in sweep.runs[:3])
     mine = frozenset(run.run_id for run in sweep.runs[3:])
@@ -472,7 +471,10 @@ def test_a_deal_leaves_all_other_runs_alone_and_its_jobs_to_themselves() -> None
     assert plan.skipped == {first: "no target has enough memory"}
     assert not {second, third} & {*plan.run_ids, *plan.waiting}
     assert len(plan.jobs) == 2
-    assert not any(job.steals for job in plan.jobs)
+    queued = survey_of(sweep, *[RunState.QUEUED] * 6)
+    assert make_plan(sweep, queued, CLUSTER, submission=1, deal=deal).jobs == ()
+    taken = replace(deal, taken=frozenset([*mine][:1]))
+    assert make_plan(sweep, queued, CLUSTER, submission=1, deal=taken).run_ids == (*taken.taken,)
 
 
 def test_other_targets_jobs_take_no_room_and_their_runs_no_slots() -> None:

@@ -1,0 +1,247 @@
+"""Deal the runs of a sweep to its targets, and submit each target's share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from statistics import fmean
+from typing import Any
+
+from orchestrator.backends.local import LocalBackend
+from orchestrator.config.check import CheckProblem, check_sweep
+from orchestrator.control import fleet
+from orchestrator.control.exchange import Tell
+from orchestrator.control.forecast import forecasts
+from orchestrator.control.multi_target.targets import SharedSweep, TargetHandle, abilities, elsewhere
+from orchestrator.control.poll import poll_sweep
+from orchestrator.control.remote import delegate
+from orchestrator.control.remote.queries import assigned_of
+from orchestrator.control.submit import rows_of, submit_sweep
+from orchestrator.core.errors import OrchestrateError, RefusedError
+from orchestrator.core.types import Run, RunState, TargetAssignment
+from orchestrator.planning.auto_retry import second_chances
+from orchestrator.planning.distribute import TargetLoad, deal
+from orchestrator.planning.ordering import canaries, in_turns
+from orchestrator.planning.plan import can_have_more_memory, to_do
+from orchestrator.rundir.ledger_entries import AttemptsEntry
+from orchestrator.status.disk_check import correct, inspect, proved_ended
+from orchestrator.status.survey import Survey, decided
+
+
+class SharedTargets:
+    """The targets of one sweep, as a :class:`~orchestrator.control.follow.Submitter`.
+
+    ``skipped``: why no target can train a run, by run id. ``dealt``: how many runs each target took in the
+    last submission. ``refusals``: why targets took none. ``tell`` gets lines for the person at the terminal.
+    """
+
+    queues = True
+
+    def __init__(self, shared: SharedSweep, targets: Sequence[TargetHandle], tell: Tell) -> None:
+        self.sweep, self.sweep_dir, self.wish = shared.sweep, shared.sweep_dir, shared.wish
+        self.apart = any(target.capacity.apart for target in targets)
+        # Targets without a queue come last: they can get the share of one that refuses, but no second job.
+        self._targets = sorted(targets, key=lambda target: target.begins_at_once)
+        self.tell, self._told = tell, set[str]()
+        self._able, self.skipped = abilities(shared.sweep, targets)
+        self.dealt: dict[str, int] = {}
+        self.refusals: list[OrchestrateError] = []
+
+    def survey(self) -> Survey:
+        """The sweep's state now, on all targets."""
+        sweep_dir = self.sweep_dir
+        return fleet.present(sweep_dir, poll_sweep(sweep_dir, rows_of(self.sweep, sweep_dir)))
+
+    def inspected(self) -> Survey:
+        """The sweep's state as a plan takes it: corrected by the files, after second chances."""
+        told = poll_sweep(self.sweep_dir, rows_of(self.sweep, self.sweep_dir))
+        seen = correct(told, inspect(self.sweep_dir, told.statuses), self.sweep_dir)
+        return fleet.present(self.sweep_dir, decided(seen, self.second_chances(seen)))
+
+    def todo(self, seen: Survey) -> list[str]:
+        """Runs without a target, the most urgent first: those begun before, then the others interleaved."""
+        runs = [run for run in to_do(self.sweep, seen) if run.run_id not in self.skipped]
+        if self.wish.canary:
+            runs, _ = canaries(runs, self.sweep.runs, seen)
+        runs = in_turns(self._own(runs), self.sweep.runs, seen)
+        runs.sort(key=lambda run: seen.statuses[run.run_id].attempt == 0)
+        return [run.run_id for run in runs]
+
+    def _own(self, runs: Sequence[Run]) -> list[Run]:
+        """Leave out the runs that trees behind ssh have."""
+        given = elsewhere(self.sweep_dir)
+        return [run for run in runs if run.run_id not in given]
+
+    def second_chances(self, seen: Survey) -> list[AttemptsEntry]:
+        """Return the failed runs to train again; trees behind ssh arrange their own."""
+        sweep = replace(self.sweep, runs=tuple(self._own(self.sweep.runs)))
+        own = [target.capacity for target in self._targets if not target.own_tree]
+        return [entry for capacity in own for entry in second_chances(sweep, seen, capacity)]
+
+    def waits_for_lost(self, seen: Survey) -> bool:
+        """Whether workers that cannot be reached may still have runs."""
+        given = elsewhere(self.sweep_dir)
+        proofs = [run not in given and proved_ended(self.sweep_dir.run(run)) for run in seen.unknown]
+        return bool(proofs) and not any(proofs)
+
+    def check(self, seen: Survey) -> tuple[CheckProblem, ...]:
+        """Check the runs to do; return the warnings.
+
+        Raises :class:`ChecksFailedError`, and :class:`OrchestrateError` where a target lacks what its profile
+        requires.
+        """
+        runs = tuple(run for run in to_do(self.sweep, seen) if run.run_id not in self.skipped)
+        if not runs:
+            return ()
+        if blocking := next((one.blocked for one in self._targets if one.blocked is not None), None):
+            raise OrchestrateError(blocking.text, hint=blocking.hint)
+        return check_sweep(replace(self.sweep, runs=runs)).require_passed()
+
+    def take_from_others(self) -> dict[str, str]:
+        """Request queued runs back from trees behind ssh that are no targets now; return why any is kept."""
+        own, given = {target.address for target in self._targets}, assigned_of(self.sweep_dir)
+        others = {run for one in given if one.place.address not in own for run in one.run_ids}
+        return delegate.take_back(self.sweep, self.sweep_dir, others, waiting=True) if others else {}
+
+    def submit(self, *, define: bool = False) -> str | None:
+        """Deal all runs that have not begun, and submit them; a temporary obstacle as text, or ``None``.
+
+        ``define``: the grid becomes the sweep's latest. Other targets get the share of one that refuses; if
+        no target takes a run, raise its error.
+        """
+        self._open(define=define)
+        seen = self.inspected()
+        for target, run_ids in self._to_take(seen):
+            self._take(target, run_ids, seen)
+        self.dealt, self.refusals, waiting = {}, [], set[str]()
+        accepting = list(self._targets)
+        while refusing := self._submit(accepting, waiting, define=define and not self.dealt):
+            accepting.remove(refusing)
+        if self.refusals and not self.dealt:
+            raise min(self.refusals, key=lambda error: isinstance(error, RefusedError))
+        full = waiting and not self.dealt
+        return "the queues take no more jobs of yours now" if full else None
+
+    def _open(self, *, define: bool) -> None:
+        """Record the grid, skipped runs and second chances."""
+        nothing = TargetAssignment(frozenset(), self.skipped)
+        submit_sweep(self.sweep, self.sweep_dir, LocalBackend(), self.wish, define=define, deal=nothing)
+        with self.sweep_dir.lock():
+            for entry in self.second_chances(poll_sweep(self.sweep_dir, rows_of(self.sweep, self.sweep_dir))):
+                self.sweep_dir.add_to_ledger(entry)
+
+    def _to_take(self, seen: Survey) -> list[tuple[TargetHandle, list[str]]]:
+        """Return each target with its queued runs that another one is predicted to finish earlier."""
+        loads = self._loads(seen, self._targets)
+        dealt = deal(self.todo(seen), loads)
+        return [
+            (target, [run for run in load.queued if dealt[run] != load.name])
+            for target, load in zip(self._targets, loads, strict=True)
+        ]
+
+    def _take(self, target: TargetHandle, run_ids: Collection[str], seen: Survey) -> None:
+        try:
+            target.take(run_ids, seen)
+        except OrchestrateError as error:
+            self.tell_once(f"{target.name}: {error}")
+
+    def _submit(
+        self, accepting: Sequence[TargetHandle], waiting: set[str], *, define: bool
+    ) -> TargetHandle | None:
+        """Deal the unassigned runs and submit each share; return the first target that refuses."""
+        seen = self.inspected()
+        todo = [run for run in self.todo(seen) if run not in waiting]
+        for target, assignment in self._shares(seen, todo, accepting):
+            try:
+                done = target.submit(assignment, define=define)
+            except OrchestrateError as error:
+                self.refusals.append(error)
+                self.tell_once(f"{target.name}: {error}{f'; {error.hint}' if error.hint else ''}")
+                return target
+            define = define and not done.submitted
+            waiting.update(done.waiting)
+            if done.submitted:
+                self.dealt[target.name] = self.dealt.get(target.name, 0) + len(assignment.run_ids)
+            for note in done.notes:
+                self.tell_once(f"{target.name}: {note}", note)  # notes about the code are equal for all
+        return None
+
+    def _shares(
+        self, seen: Survey, todo: Sequence[str], accepting: Sequence[TargetHandle]
+    ) -> list[tuple[TargetHandle, TargetAssignment]]:
+        """Deal unassigned runs; return each target with what is to be submitted to it, if anything is."""
+        loads = [
+            replace(load, busy=load.busy + len(load.queued), queued=())
+            for load in self._loads(seen, accepting)
+        ]
+        dealt, found = deal(todo, loads), []
+        for target, load in zip(accepting, loads, strict=True):
+            run_ids = {run for run, name in dealt.items() if name == load.name}.union(
+                target.without_job(seen)
+            )
+            places = max(1, load.free) if target.begins_at_once else None
+            if run_ids:
+                found.append((target, TargetAssignment(frozenset(run_ids), places=places)))
+        return found
+
+    def _loads(self, seen: Survey, targets: Sequence[TargetHandle]) -> list[TargetLoad]:
+        """Return what the targets can train and have. Where some have more memory, these get who lacks it."""
+        roomy = {one.name for one in self._targets if can_have_more_memory(self.sweep, one.capacity)}
+        starved = {run for run, status in seen.statuses.items() if roomy and status.more_memory}
+        seconds = self._seconds if self.todo(seen) else {}
+        return [
+            replace(
+                target.load(seen, self._able[target.name] - (set() if target.name in roomy else starved)),
+                seconds=seconds.get(target.name),
+            )
+            for target in targets
+        ]
+
+    @cached_property
+    def _seconds(self) -> dict[str, float]:
+        """Predicted mean time of a run by target, where it is known of all its runs."""
+        addresses = [target.address for target in self._targets]
+        try:
+            found = forecasts(self.sweep, self.sweep_dir, addresses, self.wish)
+        except OrchestrateError:
+            return {}
+        times = [[run.seconds.mid if run.seconds else 0.0 for run in one.runs] for one in found]
+        return {
+            target.name: fmean(known)
+            for target, every in zip(self._targets, times, strict=True)
+            if (known := [time for time in every if time]) and len(known) == len(every)
+        }
+
+    def rehearse(self) -> Mapping[str, Any]:
+        """Check and plan the submission, in the form of :func:`dry_run.planned`; each array has its target.
+
+        Writes nothing. Raises :class:`ChecksFailedError`.
+        """
+        seen = self.inspected()
+        notes = list(map(str, self.check(seen)))
+        moves = self._to_take(seen)
+        taken = {run for target, run_ids in moves if not target.capacity.apart for run in run_ids}
+        free = {run: replace(seen.statuses[run], state=RunState.PENDING) for run in taken}
+        seen = replace(seen, statuses={**seen.statuses, **free})
+        todo, arrays, waiting, later = self.todo(seen), list[Mapping[str, Any]](), 0, 0
+        for target, assignment in self._shares(seen, todo, self._targets):
+            plan = target.rehearse(replace(assignment, taken=frozenset(taken)), later)
+            arrays += [{**array, "target": target.name} for array in plan["arrays"]]
+            notes += [f"{target.name}: {note}" for note in plan.get("notes", ())]
+            waiting, later = waiting + plan["waiting"], later + (not target.own_tree)
+            todo = [run for run in todo if run not in assignment.run_ids]
+        names, waiting = ", ".join(target.name for target in self._targets), waiting + len(todo)
+        return {
+            "target": names,
+            "arrays": arrays,
+            "skipped": self.skipped,
+            "waiting": waiting,
+            "notes": notes,
+        }
+
+    def tell_once(self, text: str, what: str | None = None) -> None:
+        """Print a text once, or once per ``what``: obstacles recur in every turn."""
+        if (what or text) not in self._told:
+            self._told.add(what or text)
+            self.tell(text)
