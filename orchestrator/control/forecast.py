@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 from orchestrator.backends.registry import list_price, make_backend
 from orchestrator.config.profiles import find_profile
 from orchestrator.control import submit
 from orchestrator.control.submit import SubmitOptions
+from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Sweep
 from orchestrator.planning.budget import forecast
 from orchestrator.planning.estimate import Forecast, where_of
@@ -29,3 +31,19 @@ def forecasts(
         prospect = submit.plan_sweep(sweep, sweep_dir, make_backend(profile).capacity(ask=False), wish)
         found.append(forecast(prospect.plan, prospect.seen, where_of(profile, table, list_price), table))
     return found
+
+
+def mean_seconds(
+    sweep: Sweep, sweep_dir: SweepDir, names: Sequence[str], wish: SubmitOptions
+) -> dict[str, float]:
+    """Return the predicted mean time of an unfinished run by target, where that of all its runs is known."""
+    try:
+        found = forecasts(sweep, sweep_dir, names, wish)
+    except OrchestrateError:
+        return {}
+    times = {
+        name: [run.seconds and run.seconds.mid for run in one.runs]
+        for name, one in zip(names, found, strict=True)
+    }
+    known = {name: [time for time in every if time] for name, every in times.items()}
+    return {name: fmean(some) for name, some in known.items() if some and len(some) == len(times[name])}

@@ -7,8 +7,44 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from orchestrator.core.types import Capacity, Sweep
+from orchestrator.planning.plan import at_once, cannot_place
+
+# Jobs assumed to run at once in a queue without a known limit: at first, then twice those that run.
+_JOBS_AT_FIRST = 16
 # Assumed time of a run without a prediction: far longer than a job usually waits.
 _UNKNOWN_S = 3600.0
+
+
+def abilities(
+    sweep: Sweep, capacities: Sequence[Capacity]
+) -> tuple[dict[str, frozenset[str]], dict[str, str]]:
+    """Return the runs that each target can train, by its name; and why none can train a run, by run id."""
+    able: dict[str, frozenset[str]] = {}
+    whys: dict[str, list[str]] = {}
+    for capacity in capacities:
+        cannot = {run.run_id: cannot_place(run, sweep, capacity) for run in sweep.runs}
+        able[capacity.target] = frozenset(run_id for run_id, why in cannot.items() if why is None)
+        for run in sweep.runs:
+            # With `compare: true` a run belongs to one target: the others give no reason of their own.
+            if (why := cannot[run.run_id]) is not None and run.target in (None, capacity.target):
+                whys.setdefault(run.run_id, []).append(f"{capacity.target}: {why}")
+    doable = frozenset().union(*able.values())
+    names = ", ".join(able)
+    return able, {
+        run.run_id: "; ".join(whys.get(run.run_id, [f"belongs to target {run.target}, and not to {names}"]))
+        for run in sweep.runs
+        if run.run_id not in doable
+    }
+
+
+def places_of(sweep: Sweep, capacity: Capacity, slots: int | None, busy: int) -> int:
+    """Return how many runs a target can train at once that trains ``busy`` now, with ``slots`` in a job."""
+    in_a_job = slots or at_once(sweep, capacity)
+    if capacity.array_size is None:
+        return in_a_job
+    limits = [limit for limit in (capacity.at_once, capacity.most) if limit is not None]
+    return in_a_job * min(limits) if limits else max(in_a_job * _JOBS_AT_FIRST, 2 * busy)
 
 
 @dataclass(frozen=True)

@@ -443,20 +443,25 @@ def test_runs_that_the_grid_has_no_more_are_told_as_they_are(laptop: Laptop) -> 
     helpers.wait_for(lambda: laptop.states() == ["done"] * 3, what="the end of all three")
 
 
-def test_the_laptop_and_the_cluster_share_a_sweep(laptop: Laptop, slurm: Cluster) -> None:
-    """One run at once on each. Then the cluster's queue does not move, and what it was given comes back."""
-    both = ("sweep", "--grid", "tiny.yaml", "--on", "local,profile.yaml", "--slots", "1")
+SHARED = ("sweep", "--grid", "tiny.yaml", "--on", "local,profile.yaml", "--slots", "1")
+
+
+def test_the_laptop_and_the_cluster_share_a_sweep(laptop: Laptop) -> None:
+    """One run at once on each."""
     laptop.count_grid(runs=6, pace=0.05)
     laptop.profile(pack=1, array_limit=1)
-    assert "6 runs to do on profile (3), local (3)" in laptop.run(*both)
+    assert "6 runs to do on profile (3), local (3)" in laptop.run(*SHARED)
     assert laptop.states() == ["done"] * 6
     (sweep,) = json.loads(laptop.run("status", "tiny", "--json"))
     assert {run["target"] for run in sweep["runs"]} == {"local", "profile"}
     assert len(laptop.tree().run_ids()) == 3
+
+
+def test_what_waits_on_the_cluster_comes_back_by_the_same_command(laptop: Laptop) -> None:
+    laptop.count_grid(runs=2, pace=0.01)
     laptop.profile(pack=1, array_limit=1, options={"hold": True})
-    laptop.count_grid(runs=8, pace=0.01)
-    assert "2 runs to do on profile (1), local (1)" in laptop.run(*both, "--detach")
-    helpers.wait_for(lambda: laptop.states().count("done") == 7, what="the run of this machine")
-    helpers.wait_for(lambda: "on local (1)" in laptop.run(*both, "--detach"), what="what only waits there")
-    helpers.wait_for(lambda: laptop.states() == ["done"] * 8, what="the end of all")
-    assert laptop.audit_counts() == [1] * 8
+    assert "2 runs to do on profile (1), local (1)" in laptop.run(*SHARED, "--detach")
+    helpers.wait_for(lambda: laptop.states().count("done") == 1, what="the run of this machine")
+    helpers.wait_for(lambda: "on local (1)" in laptop.run(*SHARED, "--detach"), what="what only waits there")
+    helpers.wait_for(lambda: laptop.states() == ["done"] * 2, what="the end of both")
+    assert laptop.audit_counts() == [1] * 2

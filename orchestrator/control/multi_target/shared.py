@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from statistics import fmean
 from typing import Any
 
 from orchestrator.backends.local import LocalBackend
 from orchestrator.config.check import CheckProblem, check_sweep
 from orchestrator.control import fleet
 from orchestrator.control.exchange import Tell
-from orchestrator.control.forecast import forecasts
-from orchestrator.control.multi_target.targets import SharedSweep, TargetHandle, abilities, elsewhere
+from orchestrator.control.forecast import mean_seconds
+from orchestrator.control.multi_target.targets import SharedSweep, TargetHandle, elsewhere
 from orchestrator.control.poll import poll_sweep
 from orchestrator.control.remote import delegate
 from orchestrator.control.remote.queries import assigned_of
@@ -21,7 +19,7 @@ from orchestrator.control.submit import rows_of, submit_sweep
 from orchestrator.core.errors import OrchestrateError, RefusedError
 from orchestrator.core.types import Run, RunState, TargetAssignment
 from orchestrator.planning.auto_retry import second_chances
-from orchestrator.planning.distribute import TargetLoad, deal
+from orchestrator.planning.distribute import TargetLoad, abilities, deal
 from orchestrator.planning.ordering import canaries, in_turns
 from orchestrator.planning.plan import can_have_more_memory, to_do
 from orchestrator.rundir.ledger_entries import AttemptsEntry
@@ -44,7 +42,7 @@ class SharedTargets:
         # Targets without a queue come last: they can get the share of one that refuses, but no second job.
         self._targets = sorted(targets, key=lambda target: target.begins_at_once)
         self.tell, self._told = tell, set[str]()
-        self._able, self.skipped = abilities(shared.sweep, targets)
+        self._able, self.skipped = abilities(shared.sweep, [target.capacity for target in targets])
         self.dealt: dict[str, int] = {}
         self.refusals: list[OrchestrateError] = []
 
@@ -189,29 +187,15 @@ class SharedTargets:
         """Return what the targets can train and have. Where some have more memory, these get who lacks it."""
         roomy = {one.name for one in self._targets if can_have_more_memory(self.sweep, one.capacity)}
         starved = {run for run, status in seen.statuses.items() if roomy and status.more_memory}
-        seconds = self._seconds if self.todo(seen) else {}
+        addresses = [target.address for target in targets]
+        seconds = mean_seconds(self.sweep, self.sweep_dir, addresses, self.wish) if self.todo(seen) else {}
         return [
             replace(
                 target.load(seen, self._able[target.name] - (set() if target.name in roomy else starved)),
-                seconds=seconds.get(target.name),
+                seconds=seconds.get(target.address),
             )
             for target in targets
         ]
-
-    @cached_property
-    def _seconds(self) -> dict[str, float]:
-        """Predicted mean time of a run by target, where it is known of all its runs."""
-        addresses = [target.address for target in self._targets]
-        try:
-            found = forecasts(self.sweep, self.sweep_dir, addresses, self.wish)
-        except OrchestrateError:
-            return {}
-        times = [[run.seconds.mid if run.seconds else 0.0 for run in one.runs] for one in found]
-        return {
-            target.name: fmean(known)
-            for target, every in zip(self._targets, times, strict=True)
-            if (known := [time for time in every if time]) and len(known) == len(every)
-        }
 
     def rehearse(self) -> Mapping[str, Any]:
         """Check and plan the submission, in the form of :func:`dry_run.planned`; each array has its target.

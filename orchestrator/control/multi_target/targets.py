@@ -17,16 +17,13 @@ from orchestrator.control.remote.delegate import Delegation
 from orchestrator.control.remote.queries import assigned_of
 from orchestrator.control.submit import SubmitOptions, submit_sweep
 from orchestrator.core.errors import GridError, OrchestrateError, ProfileError
-from orchestrator.core.types import Capacity, Concern, JobState, Plan, RunState, Sweep, TargetAssignment
-from orchestrator.planning.distribute import TargetLoad
-from orchestrator.planning.plan import at_once, cannot_place
+from orchestrator.core.types import Concern, JobState, Plan, RunState, Sweep, TargetAssignment
+from orchestrator.planning.distribute import TargetLoad, places_of
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.ledger_entries import AssignedEntry, RetryEntry, jobs_of
 from orchestrator.status.ledger import job_ids
 from orchestrator.status.survey import RunStatus, Survey
 
-# Jobs assumed to run at once in a queue without a known limit: at first, then twice those that run.
-_JOBS_AT_FIRST = 16
 _AT_WORK = (RunState.RUNNING, RunState.STALLED, RunState.UNKNOWN)
 _TAKEN = "taken by another target"
 
@@ -77,7 +74,7 @@ class LocalTarget:
         own = [one for run_id, one in seen.statuses.items() if seen.target(run_id) == self.name]
         queued = [one for one in own if one.state is RunState.QUEUED]
         busy = sum(one.state in _AT_WORK for one in own)
-        places = _places(self._shared, self.capacity, busy)
+        places = places_of(self._shared.sweep, self.capacity, self._shared.wish.slots, busy)
         if self.begins_at_once:
             accepts = places > busy + len(queued)
             return TargetLoad(self.name, places, can, busy, _ids(queued), open=accepts)
@@ -116,7 +113,7 @@ class LocalTarget:
         return rehearse(sweep, sweep_dir, self._backend, self._wish, deal=assignment, later=later)
 
     def take(self, run_ids: Collection[str], seen: Survey) -> None:
-        """Enter in the ledger that jobs submitted so far leave queued runs alone; cancel those without others.
+        """Enter in the ledger that jobs submitted so far leave queued runs alone; cancel jobs without others.
 
         A worker that did not read that yet may still claim one: it is then running, and its claim keeps any
         other job from it. A machine with a file system of its own sees no ledger: terminate it. Its runs are
@@ -124,7 +121,7 @@ class LocalTarget:
         """
         sweep_dir = self._shared.sweep_dir
         with sweep_dir.lock():
-            if not self.capacity.apart:
+            if run_ids and not self.capacity.apart:
                 newest = {run_id: sweep_dir.run(run_id).newest_attempt() for run_id in run_ids}
                 sweep_dir.add_to_ledger(RetryEntry(runs=newest, why=_TAKEN))
             ledger, waiting = sweep_dir.read_ledger(), self._waited(seen)
@@ -149,7 +146,8 @@ class RemoteTarget:
     def load(self, seen: Survey, can: frozenset[str]) -> TargetLoad:
         own = self._given(seen)
         queued = [one for one in own if one.state not in _AT_WORK and not one.attempt]
-        places = _places(self._shared, self.capacity, sum(one.state in _AT_WORK for one in own))
+        busy = sum(one.state in _AT_WORK for one in own)
+        places = places_of(self._shared.sweep, self.capacity, self._shared.wish.slots, busy)
         waited = time.time() - self._given_at() if queued else 0.0
         wait, free = max(waited, self._patience), queued if waited >= self._patience else []
         return TargetLoad(self.name, places, can, len(own) - len(free), _ids(free), wait=wait)
@@ -187,7 +185,8 @@ class RemoteTarget:
         return Delegation(shared.sweep, shared.sweep_dir, self._profile, wish, self._options, only, adopt)
 
     def take(self, run_ids: Collection[str], seen: Survey) -> None:
-        delegate.take_back(self._shared.sweep, self._shared.sweep_dir, run_ids, waiting=True)
+        if run_ids:
+            delegate.take_back(self._shared.sweep, self._shared.sweep_dir, run_ids, waiting=True)
 
 
 # One of several targets.
@@ -230,37 +229,6 @@ def _handle(shared: SharedSweep, name: str, options: Sequence[str]) -> TargetHan
 
 def _ids(statuses: Sequence[RunStatus]) -> tuple[str, ...]:
     return tuple(one.run_id for one in statuses)
-
-
-def _places(shared: SharedSweep, capacity: Capacity, busy: int) -> int:
-    """Return how many runs a target can train at once that trains so many now."""
-    in_a_job = shared.wish.slots or at_once(shared.sweep, capacity)
-    if capacity.array_size is None:
-        return in_a_job
-    limits = [limit for limit in (capacity.at_once, capacity.most) if limit is not None]
-    return in_a_job * min(limits) if limits else max(in_a_job * _JOBS_AT_FIRST, 2 * busy)
-
-
-def abilities(
-    sweep: Sweep, targets: Sequence[TargetHandle]
-) -> tuple[dict[str, frozenset[str]], dict[str, str]]:
-    """Runs that each target can train, by its name; and why none can train a run, by run id."""
-    able: dict[str, frozenset[str]] = {}
-    whys: dict[str, list[str]] = {}
-    for target in targets:
-        cannot = {run.run_id: cannot_place(run, sweep, target.capacity) for run in sweep.runs}
-        able[target.name] = frozenset(run_id for run_id, why in cannot.items() if why is None)
-        for run in sweep.runs:
-            # With `compare: true` a run belongs to one target: the others give no reason of their own.
-            if (why := cannot[run.run_id]) is not None and run.target in (None, target.name):
-                whys.setdefault(run.run_id, []).append(f"{target.name}: {why}")
-    doable = frozenset().union(*able.values())
-    names = ", ".join(able)
-    return able, {
-        run.run_id: "; ".join(whys.get(run.run_id, [f"belongs to target {run.target}, and not to {names}"]))
-        for run in sweep.runs
-        if run.run_id not in doable
-    }
 
 
 def elsewhere(sweep_dir: SweepDir) -> Collection[str]:
