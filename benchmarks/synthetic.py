@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.config.trainers import get_trainer
+from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources, Run
 from orchestrator.rundir import AttemptDir, Claim, Event, Holder, IndexRow, Row, RunDir, SweepDir
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
@@ -56,7 +57,7 @@ def create_sweep(results: Path, name: str, runs: Sequence[Run], grid_text: str |
     for run in runs:
         folder = sweep.run(run.run_id)
         folder.attempt(1).path.parent.mkdir(parents=True)
-        folder.description_path.write_text(json.dumps(run.to_json()))
+        folder.description_path.write_text(json.dumps(plain(run)))
     return sweep
 
 
@@ -89,7 +90,7 @@ def write_attempt(
     """An attempt with a claim and its metrics."""
     attempt.path.mkdir(parents=True, exist_ok=True)
     claim = Claim("0" * 16, Holder("node1", "another boot", "", 1, 0), EPOCH, "0001-0001")
-    attempt.claim_path.write_text(json.dumps(claim.to_json()))
+    attempt.claim_path.write_text(json.dumps(plain(claim)))
     lines = [json.dumps({"resumed_from": resumed_from}).encode() + b"\n", *(row.to_line() for row in rows)]
     attempt.metrics.write_bytes(b"".join(lines))
 
@@ -181,9 +182,9 @@ def write_journal(sweep: SweepDir, told: int = 5) -> None:
     run_ids = sweep.run_ids()
     job = Job("0001-0001", sweep.name, "local", tuple(run_ids), 1, Resources())
     trainer = sweep.run(run_ids[0]).description().trainer
-    submission = {"time": EPOCH, "trainer": trainer, "jobs": [job.to_json()], "job_ids": {}, "skipped": {}}
+    submission = {"time": EPOCH, "trainer": trainer, "jobs": [plain(job)], "job_ids": {}, "skipped": {}}
     sweep.add_to_ledger(parse_entry({"kind": "submission", **submission}))
-    holder = Holder("node1", "another boot", "", 1, 0).to_json()
+    holder = plain(Holder("node1", "another boot", "", 1, 0))
     journal = sweep.take_token(
         job.token, Event(STARTED, EPOCH, data={"holder": holder, "slots": 1, "host": HOST})
     )

@@ -15,6 +15,7 @@ from statistics import median
 
 from benchmarks.run import MATRIX, POINTS, Measured
 from benchmarks.synthetic import matrix_runs
+from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources
 from orchestrator.rundir import Event, Holder, IndexRow, SweepDir
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS, STARTED
@@ -43,9 +44,9 @@ def write_fleet(results: Path) -> SweepDir:
         Job(f"0001-0001.{number}", "many", "gpu", tuple(run.run_id for run in part), AT_WORK, Resources())
         for number, part in enumerate(runs[at : at + size] for at in range(0, len(runs), size))
     ]
-    data = {"time": now, "trainer": "benchmarl", "jobs": [job.to_json() for job in jobs]}
+    data = {"time": now, "trainer": "benchmarl", "jobs": [plain(job) for job in jobs]}
     sweep.add_to_ledger(parse_entry({"kind": "submission", **data, "job_ids": {}, "skipped": {}}))
-    holder = Holder.current().to_json()
+    holder = plain(Holder.current())
     for job in jobs:
         journal = sweep.take_token(job.token, Event(STARTED, now - 9000, data={"holder": holder}))
         assert journal is not None, "a new sweep has no journals"

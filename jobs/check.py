@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from jobs.training.context import BadConfigError
 from jobs.training.plugins import load_plugins
 from orchestrator.config.trainers import TrainerSpec, get_trainer
+from orchestrator.core.records import parse
 from orchestrator.core.types import PluginSource, Run
 
 # Set if the runs start on another machine, which may have what is missing here.
@@ -76,7 +77,7 @@ def main() -> None:
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     request = json.load(sys.stdin)
-    runs = [Run.from_json(data) for data in request["runs"]]
+    runs = parse(list[Run], request["runs"])
     plugins = [PluginSource(**plugin) for plugin in request["plugins"]]
     if request.get("elsewhere"):
         os.environ[ELSEWHERE] = "1"

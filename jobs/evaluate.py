@@ -14,11 +14,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from jobs.training.plugins import load_plugins
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.records import parse
 from orchestrator.core.types import PluginSource, Run, Value
 from orchestrator.rundir import CheckpointFile
 
@@ -43,19 +44,6 @@ class EvaluationRequest:
     task: str | None = None
     changes: Mapping[str, Value] = field(default_factory=dict)
     film: Path | None = None
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read a request from a line of stdin."""
-        checkpoint = {**data["checkpoint"], "path": Path(data["checkpoint"]["path"])}
-        return cls(
-            **{
-                **data,
-                "run": Run.from_json(data["run"]),
-                "checkpoint": CheckpointFile(**checkpoint),
-                "film": Path(data["film"]) if data["film"] else None,
-            }
-        )
 
 
 @dataclass(frozen=True)
@@ -95,7 +83,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         load_plugins(trainer)
         if "tasks_of" in request:
             return {"tasks": list(pkgutil.resolve_name(trainer.tasks)())}
-        question = EvaluationRequest.from_json(request)
+        question = parse(EvaluationRequest, request)
         answer: EvaluationAnswer = pkgutil.resolve_name(trainer.evaluate)(question)
     except FileNotFoundError as error:
         return {

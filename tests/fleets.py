@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from orchestrator.core.records import plain
 from orchestrator.core.types import JobStatus
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
@@ -75,7 +76,7 @@ class Stage:
 
     def work(self, token: str, began: float, *events: Event, left: float | None = None) -> None:
         """Add to a worker's journal; with ``left`` it exits then."""
-        first = Event(STARTED, began, data={"holder": HOLDER.to_json()})
+        first = Event(STARTED, began, data={"holder": plain(HOLDER)})
         last = [Event(EXITED, left)] if left is not None else []
         self.logs[token] = WorkerLog(token, (first, *events, *last))
 

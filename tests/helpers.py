@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import pytest
 
 from orchestrator.config.trainers import get_trainer
+from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources, Run, RunState
 from orchestrator.rundir import IndexRow, LedgerEntry, RunDir, SweepDir
 from orchestrator.rundir.ledger_entries import OtherEntry, parse_entry
@@ -118,7 +119,7 @@ def submit(
         "target": "local",
         "on": "local",
         "trainer": "command",
-        "jobs": [job.to_json()],
+        "jobs": [plain(job)],
         "job_ids": {},
         "skipped": {},
     }

@@ -24,7 +24,6 @@ from orchestrator.rundir.ledger_entries import (
     obtained_prices,
     submissions,
 )
-from orchestrator.rundir.submitted import SubmittedJob
 
 # Runs held by others are looked at this often, and given up when nothing changed for so long. A worker killed
 # a moment ago seems to hold its runs until the kernel has ended them all.
@@ -220,7 +219,7 @@ def find_job(sweep: SweepDir, token: str) -> Job:
     for entry in reversed(submissions(ledger)):
         for job in entry.jobs:
             if job.token == token:
-                return _job(job)
+                return job
     damaged = "".join(f"; {entry.problem}" for entry in ledger if isinstance(entry, DamagedEntry))
     raise OrchestrateError(
         f"no submission of sweep {sweep.name!r} in {sweep.results} has a job {token!r}{damaged}",
@@ -235,7 +234,7 @@ def pool_of(sweep: SweepDir, job: Job) -> dict[str, Size]:
     """
     if not job.steals:
         return {run_id: job.size_of(run_id) for run_id in job.run_ids}
-    jobs = map(_job, submission_of(sweep, job).jobs)
+    jobs = submission_of(sweep, job).jobs
     alike = [one for one in jobs if one.steals and one.resources == job.resources]
     place = [one.token for one in alike].index(job.token)
     in_turn = [*alike[place:], *alike[:place]]
@@ -274,13 +273,3 @@ def array_mates(sweep: SweepDir, job: Job) -> list[str]:
 def submission_of(sweep: SweepDir, job: Job) -> SubmissionEntry:
     """Return the ledger entry that submitted the job."""
     return next(entry for entry, one in jobs_of(sweep.read_ledger()) if one.token == job.token)
-
-
-def _job(submitted: SubmittedJob) -> Job:
-    try:
-        return submitted.job
-    except (KeyError, TypeError) as error:
-        raise OrchestrateError(
-            f"job {submitted.token} cannot be used as it was submitted ({error!r})",
-            hint="run `orchestrate sweep` with the grid again",
-        ) from error

@@ -18,7 +18,6 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Job, Resources, Run, Size
 from orchestrator.rundir import IndexRow, SweepDir
 from orchestrator.rundir.ledger_entries import SubmissionEntry, submissions
-from orchestrator.rundir.submitted import SubmittedJob
 
 # The first line of a grid that this module wrote; such a grid grows with every call.
 _MARK = "# Points that were trained by hand"
@@ -107,7 +106,7 @@ def _entry(job: Job, spec: TrainerSpec, grid: int) -> SubmissionEntry:
         backend=own.kind,
         trainer=spec.name,
         folder=os.getcwd(),
-        jobs=(SubmittedJob.of(job),),
+        jobs=(job,),
         job_ids={} if own.job_id is None else {job.token: f"{own.kind}:{own.job_id}"},
     )
 

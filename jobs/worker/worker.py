@@ -46,6 +46,7 @@ from jobs.worker.submit_rest import submit_remaining
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core import environment
 from orchestrator.core.errors import DamagedFileError, FileServerError, OrchestrateError, StorageError
+from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Reason, RunState
 from orchestrator.rundir import Event, Holder, Journal, Lease, SweepDir, tidy_finished
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
@@ -377,7 +378,7 @@ def work(results: Path, name: str, token: str) -> int:
     started = Event(
         STARTED,
         time.time(),
-        data={"holder": Holder.current().to_json(), "slots": job.slots, "host": provenance.host()},
+        data={"holder": plain(Holder.current()), "slots": job.slots, "host": provenance.host()},
         up=Lease.clock(),
     )
     journal = sweep.take_token(token, started)

@@ -26,6 +26,7 @@ from orchestrator.core.errors import (
 )
 from orchestrator.core.installation import install_here
 from orchestrator.core.json_process import JsonProcess
+from orchestrator.core.records import plain
 from orchestrator.core.types import PluginSource, Run
 from orchestrator.rundir import CheckpointFile, Evaluation, RunDir, SweepDir
 from orchestrator.rundir.attempt import CHECKPOINT
@@ -319,7 +320,7 @@ def _request(
 ) -> dict[str, Any]:
     return {
         "plugins": [asdict(plugin) for plugin in plugins],
-        "run": run.to_json(),
+        "run": plain(run),
         "checkpoint": {**asdict(checkpoint), "path": str(checkpoint.path.absolute())},
         "best": wish.best,
         "episodes": wish.episodes,

@@ -21,6 +21,7 @@ from orchestrator.core import hardware
 from orchestrator.core.errors import ChecksFailedError, OrchestrateError
 from orchestrator.core.installation import install_here
 from orchestrator.core.progress import report_step
+from orchestrator.core.records import plain
 from orchestrator.core.types import Plan, Run, Sweep, Value
 from orchestrator.core.units import ALL_MEMORY, megabytes
 
@@ -110,7 +111,7 @@ def check_sweep(
     if structures is not None:
         answer: dict[str, Value] = {"problems": [], "structures": structures}
     else:
-        request["runs"] = [run.to_json() for run in runs.values()]
+        request["runs"] = [plain(run) for run in runs.values()]
         answer = _ask(python, json.dumps(request), folder, f"checking configurations with {sweep.trainer}")
         if passed and not answer["problems"]:
             passed.record(answer["structures"])
@@ -142,7 +143,7 @@ def refuse_wrong_names(sweep: Sweep) -> None:
     spec = get_trainer(sweep.trainer)
     if not spec.first_look or sweep.plugins or not is_installed(spec):
         return
-    runs = [run.to_json() for run in distinct(sweep.runs).values()]
+    runs = [plain(run) for run in distinct(sweep.runs).values()]
     request = {"trainer": sweep.trainer, "plugins": [], "runs": runs, "early": True}
     answer = _ask(sys.executable, json.dumps(request), None, f"checking names with {sweep.trainer}")
     if problems := _sorted(answer["problems"], sweep):

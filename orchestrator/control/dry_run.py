@@ -12,6 +12,7 @@ from orchestrator.config.code.snapshot import key_notes
 from orchestrator.control import submit
 from orchestrator.control.submit import AS_USUAL, SubmitOptions
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
+from orchestrator.core.records import plain
 from orchestrator.core.types import Capacity, Plan, Sweep, TargetAssignment
 from orchestrator.rundir import FrozenCode, SweepDir
 
@@ -66,7 +67,7 @@ def planned(plan: Plan, scripts: Mapping[str, str], notes: Iterable[str] = ()) -
     arrays = [
         {
             "token": array.token,
-            "jobs": [job.to_json() for job in array.jobs],
+            "jobs": plain(array.jobs),
             "run_ids": list(array.run_ids),
             "slots": array.jobs[0].slots,
             "script": scripts[array.token],

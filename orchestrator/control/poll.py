@@ -226,7 +226,7 @@ def _unrecorded(sweep_dir: SweepDir, entry: SubmissionEntry, logs: Mapping[str, 
         if token in entry.job_ids:
             continue
         if token not in logs:
-            lost.setdefault(array_of(token), []).append(job.job)
+            lost.setdefault(array_of(token), []).append(job)
         elif (holder := logs[token].holder) is not None and holder.job_id is not None:
             ids[token] = f"{entry.backend}:{holder.job_id.partition(':')[0]}"
     for token, jobs in lost.items():

@@ -36,7 +36,6 @@ from orchestrator.rundir.ledger_entries import (
     jobs_of,
 )
 from orchestrator.rundir.parcel import condemn, unpacked
-from orchestrator.rundir.submitted import SubmittedJob
 from orchestrator.rundir.synced import require_own
 from orchestrator.status.disk_check import correct, inspect, put_on_record
 from orchestrator.status.ledger import job_ids, submitted_plugins
@@ -274,7 +273,7 @@ def _entry(
         canary=wish.canary,
         trainer=plan.sweep.trainer,
         code=code,
-        jobs=tuple(map(SubmittedJob.of, plan.jobs)),
+        jobs=plan.jobs,
         skipped=plan.skipped,
         waiting=bool(plan.waiting),
         dealt=None if deal is None else deal.run_ids,

@@ -6,12 +6,16 @@ import enum
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple
+
+from msgspec import Meta
 
 # The type of a parsed grid value: JSON's values.
 Value = Any
+# Tables hold integers of 64 bits.
+Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class RunState(enum.Enum):
@@ -84,8 +88,8 @@ class Run:
     run_id: str
     trainer: str
     overrides: Mapping[str, Value]
-    seed: int = 0
-    threads: int = 1
+    seed: Int64 = 0
+    threads: Int64 = 1
     target: str | None = None
     loggers: tuple[str, ...] = ()
 
@@ -102,14 +106,6 @@ class Run:
     def value_of(self, key: str) -> Value:
         """Return the run's value of a key that may have Hydra's ``+`` before it; ``None`` without one."""
         return next((value for name, value in self.overrides.items() if name.lstrip("+~") == key), None)
-
-    def to_json(self) -> dict[str, Value]:
-        data = {**asdict(self), "overrides": dict(self.overrides)}
-        return {key: value for key, value in data.items() if value != ()}  # earlier versions know no loggers
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Value]) -> Self:
-        return cls(**{**data, "loggers": tuple(data.get("loggers", ()))})
 
 
 def run_identity(
@@ -246,29 +242,6 @@ class Job:
         if self.room is None:
             return 1 / max(1, min(self.slots, len(self.run_ids)))
         return self.size_of(run_id).share(self.room)
-
-    def to_json(self) -> dict[str, Value]:
-        plugins = [asdict(plugin) for plugin in self.plugins]
-        data = {**asdict(self), "run_ids": list(self.run_ids), "plugins": plugins}
-        for name in ("allowance", "sizes", "room"):  # also read by earlier code snapshots
-            if data[name] in (None, {}):
-                del data[name]
-        if self.resources.nodes == 1:
-            del data["resources"]["nodes"]
-        return data
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Value]) -> Self:
-        return cls(
-            **{
-                **data,
-                "run_ids": tuple(data["run_ids"]),
-                "resources": Resources(**data["resources"]),
-                "plugins": tuple(PluginSource(**plugin) for plugin in data.get("plugins", ())),
-                "sizes": {run_id: Size(*size) for run_id, size in data.get("sizes", {}).items()},
-                "room": Size(*data["room"]) if data.get("room") else None,
-            }
-        )
 
 
 class JobState(enum.Enum):

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.config.backends import is_rented
+from orchestrator.core.types import Job
 from orchestrator.rundir import LedgerEntry, WorkerLog
 from orchestrator.rundir.ledger_entries import InstanceEntry, SubmissionEntry, jobs_of, obtained_prices
-from orchestrator.rundir.submitted import SubmittedJob
 from orchestrator.status.cost import Cost, job_cost, worked
 from orchestrator.status.survey import Survey
 
@@ -88,9 +88,7 @@ def price_of(entry: SubmissionEntry, *obtained: float | None) -> float | None:
     return max((price for price in known if price is not None), default=None)
 
 
-def latest_end(
-    entry: SubmissionEntry, job: SubmittedJob, log: WorkerLog | None, price: float | None
-) -> float:
+def latest_end(entry: SubmissionEntry, job: Job, log: WorkerLog | None, price: float | None) -> float:
     """Return when a job's instance has terminated by itself at the latest; infinite if that is unknown."""
     cost, ends = entry.cost, [math.inf]
     if cost.hold is None or cost.idle is None:

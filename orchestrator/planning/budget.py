@@ -84,7 +84,7 @@ def reckon(
     found = _forecast(plan, seen, sweep_dir, address, catalog)
     price = found.where.price if found is not None else None
     cost = SubmissionCost(
-        math.inf if budget is None else budget,
+        "inf" if budget is None or math.isinf(budget) else budget,
         None if price is None else price.per_hour,
         _prediction_entry(found),
         None if found is None else found.where.place.machine,
@@ -107,7 +107,7 @@ def reckon(
 def budget_on_record(ledger: Iterable[LedgerEntry]) -> float | None:
     """Return the budget that holds for the sweep, in US dollars; ``None`` for no budget."""
     said = [one.cost.budget for one in submissions(ledger) if one.cost.budget is not None]
-    if not said or math.isinf(budget := said[-1]):
+    if not said or (budget := said[-1]) == "inf":
         return None
     if not budget >= 0:
         hint = "set one: --budget 20, or --budget inf for no limit"

@@ -11,16 +11,15 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from orchestrator.core import environment
 from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.records import parse, plain
 from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, temporary_name, write_exclusive
 from orchestrator.rundir.holder import Holder
-from orchestrator.rundir.kinds import MALFORMED, require_kinds
 
 DEFAULT_LEASE_S = 300.0
 
@@ -57,36 +56,20 @@ class Claim:
         nonce, lease = secrets.token_hex(8), lease_seconds()
         return cls(nonce, holder, time.time(), worker, lease, code_id, target, Lease.clock())
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(
-            nonce=data["nonce"],
-            holder=Holder.from_json(data["holder"]),
-            created=float(data["created"]),
-            worker=data["worker"],
-            lease=float(data.get("lease", DEFAULT_LEASE_S)),
-            code_id=data.get("code_id"),
-            target=data.get("target"),
-            up=None if data.get("up") is None else float(data["up"]),
-        )
-
 
 def create_claim(path: Path, claim: Claim) -> bool:
     """Claim by exclusive creation; return True also for this very claim (after a lost reply)."""
-    return write_exclusive(path, dump_json(claim.to_json()))
+    return write_exclusive(path, dump_json(plain(claim)))
 
 
 def read_claim(path: Path) -> Claim | None:
     """Read a claim; None if the file does not exist. Raises :class:`DamagedFileError`."""
     try:
-        return require_kinds(Claim.from_json(read_json(path)))
+        return parse(Claim, read_json(path))
     except FileNotFoundError:
         return None
-    except MALFORMED as error:
-        raise DamagedFileError(path, f"is not a claim ({error!r})") from error
+    except ValueError as error:
+        raise DamagedFileError(path, f"is not a claim ({error})") from error
 
 
 class Lease:

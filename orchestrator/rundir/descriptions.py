@@ -16,9 +16,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Run
 from orchestrator.rundir.atomic import dump_json, parse_exactly, storage_errors, write_exclusive
-from orchestrator.rundir.kinds import MALFORMED, require_run
+from orchestrator.rundir.kinds import MALFORMED
 from orchestrator.rundir.plain_files import Version, read_plain, version_of
 
 FOLDER = "descriptions"
@@ -37,7 +38,7 @@ class Descriptions:
         """Describe runs in a new file, durably."""
         if not runs:
             return
-        data = b"".join(run.run_id.encode() + b"\t" + dump_json(run.to_json()) for run in runs)
+        data = b"".join(run.run_id.encode() + b"\t" + dump_json(plain(run)) for run in runs)
         with storage_errors(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
         while True:
@@ -66,7 +67,7 @@ class Descriptions:
     def _parsed(self, name: str, run_id: str, line: bytes) -> Run:
         path = self._folder / name
         try:
-            run = require_run(Run.from_json(parse_exactly(line)))
+            run = parse(Run, parse_exactly(line))
         except MALFORMED as error:
             problem = f"the line of run {run_id} is not a description ({error})"
             raise DamagedFileError(path, problem, hint=_HINT) from error

@@ -9,27 +9,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.records import parse, plain
 from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
 
 _NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}\.json")
 # Fields that name a record; the others are its outcome.
 _REQUEST = ("run_id", "frames", "best", "checkpoint", "task", "episodes", "seed", "deterministic")
-_KINDS: dict[str, tuple[type, ...]] = {
-    "run_id": (str,),
-    "frames": (int,),
-    "best": (bool,),
-    "checkpoint": (str,),
-    "task": (str,),
-    "episodes": (int,),
-    "seed": (int,),
-    "deterministic": (bool,),
-    "time": (int, float),
-}
 
 
 @dataclass(frozen=True)
@@ -67,33 +57,11 @@ class Evaluation:
 
     @classmethod
     def from_json(cls, data: Any) -> Evaluation:
-        """Parse a record. Raises :class:`ValueError` for invalid data."""
-        try:
-            return cls._from_json(data)
-        except (AttributeError, KeyError, TypeError, OverflowError) as error:
-            raise ValueError(f"{error!r}"[:200]) from error
-
-    @classmethod
-    def _from_json(cls, data: Any) -> Evaluation:
-        for key, kinds in _KINDS.items():
-            if type(data[key]) not in kinds:
-                raise TypeError(f"{key} is {data[key]!r}"[:200])
-        returns = tuple(float(value) for value in data["returns"])
-        lengths = tuple(int(value) for value in data["lengths"])
-        if not len(returns) == len(lengths) == data["episodes"]:
+        """Parse a record. Raises ``ValueError`` for invalid data."""
+        found = parse(cls, data)
+        if not len(found.returns) == len(found.lengths) == found.episodes:
             raise ValueError("not one return and one length an episode")
-        baselines = {str(name): _figures(one) for name, one in data.get("baselines", {}).items()}
-        return cls(
-            **{key: data[key] for key in _KINDS},
-            returns=returns,
-            lengths=lengths,
-            figures=_figures(data.get("figures", {})),
-            baselines=baselines,
-        )
-
-
-def _figures(data: Mapping[str, Any]) -> dict[str, float]:
-    return {str(name): float(value) for name, value in data.items()}
+        return found
 
 
 class EvaluationLog:
@@ -120,7 +88,7 @@ class EvaluationLog:
         with storage_errors(self.path):
             self.path.mkdir(exist_ok=True)
         path = self.path / evaluation.name
-        write_atomic(path, dump_json(asdict(evaluation), indent=1))
+        write_atomic(path, dump_json(plain(evaluation), indent=1))
         return path
 
     def _files(self) -> Iterator[Path]:

@@ -6,10 +6,11 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Self
+
+from msgspec import Meta
 
 # Seconds; a killed process ends in milliseconds unless the kernel holds it in an unfinished write.
 _KILL_PATIENCE_S = 10.0
@@ -35,7 +36,7 @@ class Holder:
     host: str
     boot_id: str
     pid_namespace: str
-    pid: int
+    pid: Annotated[int, Meta(gt=0, lt=1 << 31)]
     started: int
     machine: str = ""
     job_id: str | None = None
@@ -147,20 +148,6 @@ class Holder:
                 return False
             time.sleep(0.002)
         return True
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Parse the output of :meth:`to_json`. Raises ``TypeError`` for anything else."""
-        holder = cls(**data)
-        texts = (holder.host, holder.boot_id, holder.pid_namespace, holder.machine, holder.job_id or "")
-        if set(map(type, texts)) != {str} or {type(holder.pid), type(holder.started)} != {int}:
-            raise TypeError("a holder has texts and two numbers")
-        if not 0 < holder.pid < 1 << 31:
-            raise ValueError("no process has this number")
-        return holder
 
 
 def _restarts(now: str | None, before: str | None) -> int:

@@ -19,6 +19,7 @@ from types import NoneType
 from typing import Any, Self
 
 from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.records import parse
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir.atomic import dump_json, parse_json, storage_errors, write_atomic, write_exclusive
 from orchestrator.rundir.file_server import persist
@@ -177,7 +178,7 @@ class Event:
         if not isinstance(event.kind, str) or abs(event.attempt or 0) > _MOST_ATTEMPTS:
             raise TypeError("a kind is text, an attempt a number of a folder")
         if event.kind == STARTED:
-            Holder.from_json(event.data["holder"])
+            parse(Holder, event.data["holder"])
         elif event.kind == ENDED:
             RunState(event.data["outcome"])
             if not isinstance(event.data.get("summary"), dict | None):
@@ -201,7 +202,7 @@ class WorkerLog:
     def holder(self) -> Holder | None:
         """The worker process of the latest start, or ``None`` for a revoked token."""
         starts = [event for event in self.events if event.kind == STARTED]
-        return Holder.from_json(starts[-1].data["holder"]) if starts else None
+        return parse(Holder, starts[-1].data["holder"]) if starts else None
 
     @property
     def exited(self) -> bool:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
+from orchestrator.core.records import parse, plain
+from orchestrator.core.types import Int64, Job
 from orchestrator.rundir.frozen_code import FrozenCode, SentCode
-from orchestrator.rundir.kinds import require_kinds
-from orchestrator.rundir.submitted import SubmissionCost, SubmittedJob
+from orchestrator.rundir.submitted import SubmissionCost
 
 T = TypeVar("T")
 
@@ -32,17 +33,10 @@ class LedgerEntry:
     time: float = field(default_factory=time.time)
     more: Mapping[str, Any] = field(default_factory=dict)
 
-    @classmethod
-    def _take(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Remove this kind's keys from ``data``; return the parsed fields."""
-        raise NotImplementedError(f"{cls.kind}: {data}")
-
-    def _fields(self) -> dict[str, Any]:
-        """Return this kind's fields in JSON form."""
-        raise NotImplementedError(self.kind)
-
     def to_json(self) -> dict[str, Any]:
-        return {**self.more, "kind": self.kind, "time": self.time, **self._fields()}
+        fields = {name: value for name, value in plain(self).items() if value is not None}
+        del fields["number"], fields["more"]
+        return {**self.more, "kind": self.kind, **fields}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +50,7 @@ class SubmissionEntry(LedgerEntry):
 
     kind = "submission"
 
-    jobs: tuple[SubmittedJob, ...] = ()
+    jobs: tuple[Job, ...]
     job_ids: Mapping[str, str] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
     backend: str = "local"
@@ -73,40 +67,6 @@ class SubmissionEntry(LedgerEntry):
     waiting: bool = False
     cost: SubmissionCost = field(default_factory=SubmissionCost)
 
-    @classmethod
-    def _take(cls, data: dict[str, Any]) -> dict[str, Any]:
-        if type(data["time"]) not in (int, float) or type(jobs := data.pop("jobs")) is not list:
-            raise TypeError("a submission has a time and a list of jobs")
-        found = {name: data.pop(name) for name in _PLAIN if name in data}
-        found |= {name: _by_name(data.pop(name), str) for name in ("job_ids", "skipped")}
-        found |= {name: of(data.pop(name)) for name, of in _PARSED.items() if name in data}
-        cost = {name: data.pop(name) for name in SubmissionCost.__dataclass_fields__ if name in data}
-        if "budget" in cost:
-            cost["budget"] = math.inf if cost["budget"] is None else float(cost["budget"])
-        submitted = tuple(map(SubmittedJob.from_json, jobs))
-        return {**found, "jobs": submitted, "cost": require_kinds(SubmissionCost(**cost))}
-
-    def _fields(self) -> dict[str, Any]:
-        lifted = self.cost.budget is not None and math.isinf(self.cost.budget)
-        return {
-            **_known({name: getattr(self, name) for name in _PLAIN} | asdict(self.cost)),
-            **({"budget": None} if lifted else {}),
-            **({} if self.code is None else {"code": self.code.to_json()}),
-            **({} if self.dealt is None else {"dealt": sorted(self.dealt)}),
-            "jobs": [job.record for job in self.jobs],
-            "job_ids": dict(self.job_ids),
-            "skipped": dict(self.skipped),
-            "options": list(self.options),
-        }
-
-
-_PLAIN = ("backend", "target", "on", "grid", "slots", "canary", "trainer", "folder", "waiting")
-_PARSED: Mapping[str, Callable[[Any], Any]] = {
-    "options": tuple,
-    "code": FrozenCode.from_json,
-    "dealt": frozenset,
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class DecisionEntry(LedgerEntry, Generic[T]):
@@ -116,17 +76,10 @@ class DecisionEntry(LedgerEntry, Generic[T]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttemptsEntry(DecisionEntry[int]):
+class AttemptsEntry(DecisionEntry[Int64]):
     """Runs, each with its newest attempt. ``why``: the reason of an automatic decision."""
 
     why: str | None = None
-
-    @classmethod
-    def _take(cls, data: dict[str, Any]) -> dict[str, Any]:
-        return {"runs": _by_name(data.pop("runs"), int), "why": data.pop("why", None)}
-
-    def _fields(self) -> dict[str, Any]:
-        return _known({"runs": dict(self.runs), "why": self.why})
 
 
 class CancelEntry(AttemptsEntry):
@@ -157,8 +110,8 @@ class LostEntry(AttemptsEntry):
 class FoundResult:
     """A result that no journal records."""
 
-    attempt: int
-    frames: int | None = None
+    attempt: Int64
+    frames: Int64 | None = None
     value: float | None = None
     code_id: str | None = None
 
@@ -173,37 +126,22 @@ class FoundResult:
 class FailedAttempt:
     """A failure that no journal records."""
 
-    attempt: int
+    attempt: Int64
     reason: str | None = None
     message: str | None = None
-    frames: int | None = None
+    frames: Int64 | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _EvidenceEntry(DecisionEntry[T]):
-    """A finding on disk."""
-
-    evidence: ClassVar[type]
-
-    @classmethod
-    def _take(cls, data: dict[str, Any]) -> dict[str, Any]:
-        runs = data.pop("runs").items()
-        return {"runs": {run_id: require_kinds(cls.evidence(**about)) for run_id, about in runs}}
-
-    def _fields(self) -> dict[str, Any]:
-        return {"runs": {run_id: dict(vars(about)) for run_id, about in self.runs.items()}}
-
-
-class FoundEntry(_EvidenceEntry[FoundResult]):
+class FoundEntry(DecisionEntry[FoundResult]):
     """Results found on disk."""
 
-    kind, evidence = "found", FoundResult
+    kind = "found"
 
 
-class EndedEntry(_EvidenceEntry[FailedAttempt]):
+class EndedEntry(DecisionEntry[FailedAttempt]):
     """Attempts that failed, by their end records."""
 
-    kind, evidence = "ended", FailedAttempt
+    kind = "ended"
 
 
 @dataclass(frozen=True)
@@ -232,14 +170,6 @@ class _PlaceEntry(LedgerEntry):
     place: TreePlace
     run_ids: frozenset[str]
 
-    @classmethod
-    def _take(cls, data: dict[str, Any]) -> dict[str, Any]:
-        place = TreePlace(**_by_name(data.pop("place"), str))
-        return {"place": place, "run_ids": frozenset(_by_name(data.pop("runs"), int))}
-
-    def _fields(self) -> dict[str, Any]:
-        return {"place": asdict(self.place), "runs": _numbered(self.run_ids)}
-
 
 @dataclass(frozen=True, kw_only=True)
 class AssignedEntry(_PlaceEntry):
@@ -253,17 +183,6 @@ class AssignedEntry(_PlaceEntry):
     code: SentCode
     home: str
     accepted: bool = False
-
-    @classmethod
-    def _take(cls, data: dict[str, Any]) -> dict[str, Any]:
-        code, home, accepted = SentCode.from_json(data.pop("code")), data.pop("home"), data.pop("accepted")
-        if type(home) is not str or type(accepted) is not bool:
-            raise TypeError("an assignment names its home, and says whether it was accepted")
-        return {**super()._take(data), "code": code, "home": home, "accepted": accepted}
-
-    def _fields(self) -> dict[str, Any]:
-        own = {"code": self.code.to_json(), "home": self.home, "accepted": self.accepted}
-        return {**super()._fields(), **own}
 
 
 class RecalledEntry(_PlaceEntry):
@@ -299,19 +218,6 @@ class ShareEntry(LedgerEntry):
 
     share: AssignedShare
 
-    @classmethod
-    def _take(cls, data: dict[str, Any]) -> dict[str, Any]:
-        runs = _by_name(data.pop("runs"), int)
-        share = AssignedShare(frozenset(runs), data.pop("home"), data.pop("owner"), data.pop("number"))
-        if [type(value) for value in (share.home, share.owner, share.number)] != [str, str, int]:
-            raise TypeError("a share has a home, an owner and a number")
-        return {"share": share}
-
-    def _fields(self) -> dict[str, Any]:
-        share = self.share
-        own = {"home": share.home, "owner": share.owner, "number": share.number}
-        return {"runs": _numbered(share.run_ids), **own}
-
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceEntry(LedgerEntry):
@@ -328,19 +234,6 @@ class InstanceEntry(LedgerEntry):
     instance_type: str = ""
     spot: bool = False
     ended: float | None = None
-
-    @classmethod
-    def _take(cls, data: dict[str, Any]) -> dict[str, Any]:
-        found = {name: data.pop(name) for name in _MACHINE if name in data}
-        if type(found["token"]) is not str:
-            raise TypeError("an instance has the token of its job")
-        return found | {name: float(found[name]) for name in ("price_per_hour", "ended") if name in found}
-
-    def _fields(self) -> dict[str, Any]:
-        return _known({name: getattr(self, name) for name in _MACHINE})
-
-
-_MACHINE = ("token", "price_per_hour", "region", "instance_type", "spot", "ended")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -385,14 +278,11 @@ _KINDS: Mapping[str, type[LedgerEntry]] = {
 
 def parse_entry(record: Mapping[str, Any], number: int = 0) -> LedgerEntry:
     """Parse an entry. Raises an error of :data:`~orchestrator.rundir.kinds.MALFORMED`."""
-    data = dict(record)
-    kind = data.pop("kind")
-    if (of := _KINDS.get(kind)) is None:
+    data = {name: value for name, value in record.items() if name != "kind"}
+    if (of := _KINDS.get(kind := record["kind"])) is None:
         return OtherEntry(number=number, name=kind, more=data)
-    fields, at = of._take(data), data.pop("time", 0.0)
-    if type(at) not in (int, float):
-        raise TypeError("a time is a number")
-    entry = require_kinds(of(number=number, time=at, more=data, **fields))
+    more = {name: value for name, value in data.items() if name not in of.__dataclass_fields__}
+    entry = parse(of, {"time": 0.0, **data, "number": number, "more": more})
     if not math.isfinite(entry.time):
         raise ValueError("a time is finite")
     return entry
@@ -403,7 +293,7 @@ def submissions(ledger: Iterable[LedgerEntry]) -> list[SubmissionEntry]:
     return [entry for entry in ledger if isinstance(entry, SubmissionEntry)]
 
 
-def jobs_of(ledger: Iterable[LedgerEntry]) -> Iterator[tuple[SubmissionEntry, SubmittedJob]]:
+def jobs_of(ledger: Iterable[LedgerEntry]) -> Iterator[tuple[SubmissionEntry, Job]]:
     """Yield every job ever submitted, with its submission."""
     for entry in submissions(ledger):
         for job in entry.jobs:
@@ -417,17 +307,3 @@ def obtained_prices(ledger: Iterable[LedgerEntry]) -> dict[str, float]:
         if isinstance(entry, InstanceEntry) and entry.price_per_hour is not None:
             found[entry.token] = max(entry.price_per_hour, found.get(entry.token, 0.0))
     return found
-
-
-def _by_name(value: Any, of: type) -> dict[str, Any]:
-    if type(value) is not dict or any(type(item) is not of for item in value.values()):
-        raise TypeError(f"expected {of.__name__} by name, found {value!r}"[:200])
-    return value
-
-
-def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _numbered(run_ids: Iterable[str]) -> dict[str, int]:
-    return dict.fromkeys(sorted(run_ids), 0)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Run
 from orchestrator.rundir.atomic import (
     dump_json,
@@ -24,7 +25,7 @@ from orchestrator.rundir.copy_origin import fetch_command
 from orchestrator.rundir.descriptions import Descriptions
 from orchestrator.rundir.file_server import persist
 from orchestrator.rundir.foreign_marks import foreign_attempts, read_absent
-from orchestrator.rundir.kinds import MALFORMED, require_run
+from orchestrator.rundir.kinds import MALFORMED
 from orchestrator.rundir.metrics import Executed, ResumePoint, Row, merge, read_metrics, resume_chain
 from orchestrator.rundir.plain_files import PathWithin, is_listed, read_plain
 
@@ -65,7 +66,7 @@ class RunDir:
         Raises ``FileNotFoundError`` and :class:`DamagedFileError`.
         """
         try:
-            return require_run(Run.from_json(read_json(self.description_path)))
+            return parse(Run, read_json(self.description_path))
         except FileNotFoundError:
             if (submitted := self._submitted.find(self.run_id)) is None:
                 raise
@@ -286,7 +287,7 @@ def attempt_ended(attempt: AttemptDir) -> bool:
 
 def _description_bytes(run: Run) -> bytes:
     """Return the content of a run's own description."""
-    return dump_json(run.to_json(), indent=1)
+    return dump_json(plain(run), indent=1)
 
 
 def _size(path: str) -> int | None:

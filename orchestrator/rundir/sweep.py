@@ -42,6 +42,7 @@ from typing import Any
 from orchestrator.core.errors import DamagedFileError, FormatError, NotFoundError, OrchestrateError
 from orchestrator.core.file_locks import lock
 from orchestrator.core.formats import require_known_format, stamp
+from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Run
 from orchestrator.rundir.atomic import (
     check_writable,
@@ -295,7 +296,7 @@ class SweepDir:
             before = read_journal(path).holder
         except FileNotFoundError:
             return None
-        holder = Holder.from_json(started.data["holder"]) if "holder" in started.data else None
+        holder = parse(Holder, started.data["holder"]) if "holder" in started.data else None
         if before is None or holder is None or not holder.continues(before):
             return None
         journal = Journal(path, started)
@@ -407,7 +408,7 @@ class SweepDir:
     def _is_described(self, run: Run) -> bool:
         try:
             found = self._descriptions.find(run.run_id)
-            return found is not None and dump_json(found.to_json()) == dump_json(run.to_json())
+            return found is not None and dump_json(plain(found)) == dump_json(plain(run))
         except DamagedFileError:
             return False
 

@@ -64,7 +64,7 @@ def submitted_plugins(sweep_dir: SweepDir) -> tuple[PluginSource, ...]:
     """Return the plug-ins of the latest submission with jobs, with their paths at that time."""
     for entry in reversed(submissions(sweep_dir.read_ledger())):
         if entry.jobs:
-            return entry.jobs[0].job.plugins  # all have the same
+            return entry.jobs[0].plugins  # all have the same
     return ()
 
 

@@ -19,6 +19,7 @@ from orchestrator.config.sweep import load_sweep
 from orchestrator.config.trainers import BENCHMARL, COMMAND
 from orchestrator.control.last_submission import submitted_code
 from orchestrator.control.submit import submit_sweep
+from orchestrator.core.records import parse
 from orchestrator.core.types import RunState
 from orchestrator.rundir import FrozenCode, SweepDir
 from orchestrator.rundir.frozen_code import SentCode
@@ -31,7 +32,7 @@ from pathlib import Path
 from orchestrator.config.code.snapshot import freeze
 from orchestrator.rundir import SweepDir
 code = freeze(SweepDir(Path(sys.argv[1]), "kept"), Path.cwd())
-print(json.dumps(code.to_json()))
+print(json.dumps(plain(code)))
 """
 TELL = """
 import json, jobs.worker.worker, orchestrator.ui.cli, mine
@@ -87,9 +88,7 @@ def test_a_checkout_that_was_broken_meanwhile_is_not_what_runs(checkout: Path, t
     (checkout / "mine.py").write_text("VALUE = 1\n")
     commit = git(checkout, "rev-parse", "HEAD")
     path = str(checkout)
-    code = FrozenCode.from_json(
-        json.loads(python(FREEZE, str(tmp_path / "results"), cwd=checkout, path=path))
-    )
+    code = parse(FrozenCode, json.loads(python(FREEZE, str(tmp_path / "results"), cwd=checkout, path=path)))
     assert code.python_path == (code.path / "tree",)  # and no second copy of our packages
     shutil.rmtree(checkout / "jobs")
     (checkout / "orchestrator" / "core" / "errors.py").write_text("broken(")
@@ -105,7 +104,7 @@ def test_code_that_was_kept_can_be_kept_again(tmp_path: Path) -> None:
     project.mkdir()
     first = freeze(SweepDir(tmp_path / "results", "kept"), project)
     told = python(FREEZE, str(tmp_path / "others"), cwd=project, path=joined(first))
-    second = FrozenCode.from_json(json.loads(told))
+    second = parse(FrozenCode, json.loads(told))
     assert second.id == first.id
     assert (second.path / "ours" / "jobs" / "worker" / "worker.py").is_file()
 
@@ -238,4 +237,4 @@ def test_kept_code_of_another_version_is_started_by_the_names_of_its_own_modules
 @pytest.mark.parametrize("module", ["jobs.worker; true", "jobs..worker", "", 3])
 def test_a_name_that_is_no_module_s_is_refused(module: object) -> None:
     with pytest.raises(TypeError, match="names of modules"):
-        SentCode.from_json({"id": "0", "python_path": [], "cwd": None, "entries": {"worker": module}})
+        parse(SentCode, {"id": "0", "python_path": [], "cwd": None, "entries": {"worker": module}})

@@ -26,7 +26,6 @@ from orchestrator.rundir.ledger_entries import (
     FoundEntry,
     FoundResult,
     SubmissionEntry,
-    SubmittedJob,
     TreePlace,
 )
 from orchestrator.ui.cli import app
@@ -107,7 +106,7 @@ def tree(tmp_path: Path, marks: Path, monkeypatch: pytest.MonkeyPatch) -> SweepD
     entry = sweep.read_ledger()[0]
     assert isinstance(entry, SubmissionEntry)
     plugin = PluginSource("theirs", str(evil / "plugin"))
-    jobs = tuple(SubmittedJob.of(replace(job.job, plugins=(plugin,))) for job in entry.jobs)
+    jobs = tuple(replace(job, plugins=(plugin,)) for job in entry.jobs)
     sweep.amend_ledger(replace(entry, code=code, jobs=jobs))
     (evil / "plugin").mkdir()
     for name in ("plugin/__init__.py", "sitecustomize.py", "conftest.py", "jobs.py", "train.py"):

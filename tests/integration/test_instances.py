@@ -39,7 +39,7 @@ from orchestrator.rundir.handover import Handover, WorkerEnd
 from orchestrator.rundir.journal import REVOKED
 from orchestrator.rundir.ledger_entries import submissions
 from orchestrator.rundir.parcel import arrivals, keep_store, pack, parcel, turn_to_exchange, unpacked
-from orchestrator.rundir.submitted import SubmissionCost, SubmittedJob
+from orchestrator.rundir.submitted import SubmissionCost
 from orchestrator.sync.rsync import Rsync
 from orchestrator.ui.cli import app
 from orchestrator.ui.top.fleet_access import FleetTree
@@ -385,7 +385,7 @@ def test_looking_changes_nothing(
     unlaunched = parcel(sweep, "0002-0001")
     unlaunched.mkdir()
     (entry,) = submissions(sweep.read_ledger())
-    twin = SubmittedJob.of(replace(job, token=unlaunched.name, run_ids=()))
+    twin = replace(job, token=unlaunched.name, run_ids=())
     sweep.add_to_ledger(replace(entry, jobs=(twin,), job_ids={}))
     assert sweep.take_token(unlaunched.name, Event(REVOKED, time.time())) is not None
     monkeypatch.chdir(tmp_path)
@@ -627,7 +627,7 @@ def test_a_share_is_money_from_the_request_on(
     sweep = helpers.make_sweep(results, helpers.count_runs(tmp_path / "audit", 2, STEPS))
     job = replace(send(sweep, rented), allowance=HOUR)
     (entry,) = submissions(sweep.read_ledger())
-    sweep.amend_ledger(replace(entry, jobs=(SubmittedJob.of(job),)))
+    sweep.amend_ledger(replace(entry, jobs=(job,)))
     priced(sweep, hours_ago)
     rented.price = price
     exchange(sweep)

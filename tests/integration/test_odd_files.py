@@ -32,6 +32,7 @@ from benchmarks.synthetic import (
 )
 from orchestrator.config.sweep import load_sweep
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.records import plain
 from orchestrator.core.types import Run
 from orchestrator.rundir import Evaluation, Event, Holder, SweepDir, Uploaded
 from orchestrator.rundir.foreign_marks import mark_absent, mark_origin
@@ -136,7 +137,7 @@ def fill(sweep: SweepDir, runs: list[Run]) -> None:
     mark_origin(killed.path, "elsewhere", 0)
     gone = sweep.read_journals()[0]
     sweep.compact_journals([replace(gone, token="0000-0001")])
-    holder = Holder("node1", "another boot", "", 1, 0).to_json()
+    holder = plain(Holder("node1", "another boot", "", 1, 0))
     assert sweep.take_token("0002-0001", Event(STARTED, EPOCH, data={"holder": holder})) is not None
     sweep.worker_output("0002-0001").write_text("said\n")
     enter(sweep, "cancel", {"time": EPOCH, "runs": {runs[3].run_id: 0}})

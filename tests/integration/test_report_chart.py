@@ -13,6 +13,7 @@ import pytest
 from benchmarks.synthetic import create_sweep, finish, matrix_runs
 from orchestrator.analysis.collect import collect
 from orchestrator.analysis.report import write_report
+from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources
 from orchestrator.rundir import Event, Holder, Row
 from orchestrator.rundir.journal import CLAIMED, STARTED
@@ -49,9 +50,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         finish(sweep.run(run.run_id), run, rows, final_return=level + run.seed)
     job = Job("0001-0001", sweep.name, "local", tuple(run.run_id for run in runs), 1, Resources())
     facts = {"target": "local", "on": "local", "trainer": "benchmarl", "job_ids": {}, "skipped": {}}
-    enter(sweep, "submission", {"time": 0.0, "jobs": [job.to_json()], "price_per_hour": 4.0, **facts})
+    enter(sweep, "submission", {"time": 0.0, "jobs": [plain(job)], "cost": {"price_per_hour": 4.0}, **facts})
     holder = Holder("node1", "another boot", "", 1, 0)
-    journal = sweep.take_token(job.token, Event(STARTED, 0.0, data={"holder": holder.to_json()}))
+    journal = sweep.take_token(job.token, Event(STARTED, 0.0, data={"holder": plain(holder)}))
     assert journal is not None
     for run in runs:
         journal.append(Event(CLAIMED, 1.0, run.run_id, 1))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from orchestrator.core.records import plain
 from orchestrator.rundir import Claim, Event, Holder, RunDir, SweepDir
 from orchestrator.rundir.journal import CLAIMED, ENDED, STARTED, Journal
 from orchestrator.ui.cli import app
@@ -86,7 +87,7 @@ class Ruin:
         attempt = run.attempt(number)
         attempt.path.mkdir()
         claim = Claim("nonce", self._holder, time.time(), f"{number:04d}-0001")
-        attempt.claim_path.write_text(json.dumps(claim.to_json()))
+        attempt.claim_path.write_text(json.dumps(plain(claim)))
         attempt.metrics.write_text('{"resumed_from": null}\n')
         if outcome:
             attempt.write_end({"outcome": outcome, "reason": REASONS[outcome], "message": ""})
@@ -94,7 +95,7 @@ class Ruin:
 
     def _tell(self, run: RunDir, number: int, outcome: Outcome, state: State) -> None:
         if number not in self._journals:
-            started = Event(STARTED, time.time(), data={"holder": self._holder.to_json()})
+            started = Event(STARTED, time.time(), data={"holder": plain(self._holder)})
             journal = Journal.create(self._sweep.path / "journals" / f"{number:04d}-0001.jsonl", started)
             assert journal is not None
             self._journals[number] = journal

@@ -16,6 +16,7 @@ import pytest
 from benchmarks.synthetic import finished_sweep
 from orchestrator.control.submit import stop_workers
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.records import plain
 from orchestrator.rundir import Event, Holder, RunDir, SweepDir
 from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.rundir.journal import STARTED
@@ -234,9 +235,7 @@ def test_a_manifest_that_leads_elsewhere_is_not_taken(there: SweepDir, home: Pat
 def test_a_copy_shows_how_it_was_and_nothing_is_decided_there(there: SweepDir, home: Path) -> None:
     me = Holder.current()
     token = submit(there).token
-    there.take_token(
-        token, Event(STARTED, time.time(), data={"holder": me.to_json(), "slots": 1, "host": {}})
-    )
+    there.take_token(token, Event(STARTED, time.time(), data={"holder": plain(me), "slots": 1, "host": {}}))
     bring(home)
     copy = SweepDir(home, "speed")
     shown = command_line("status", "speed")
@@ -275,8 +274,8 @@ def test_a_ledger_from_elsewhere_makes_nobody_log_in(there: SweepDir, home: Path
         "home": "x",
         "accepted": True,
         "place": {"name": "lab", "address": "lab", "ssh": "no.such.machine.invalid", "folder": "/x"},
-        "code": SentCode("0" * 16, (), None).to_json(),
-        "runs": dict.fromkeys(there.run_ids(), 0),
+        "code": plain(SentCode("0" * 16, (), None)),
+        "run_ids": there.run_ids(),
     }
     enter(there, "assigned", {"time": time.time(), **given})
     assert assigned(there.read_ledger())

@@ -28,6 +28,7 @@ from benchmarks.synthetic import (
 )
 from orchestrator.analysis.collect import collect
 from orchestrator.control.poll import poll_sweep
+from orchestrator.core.records import plain
 from orchestrator.core.types import Run
 from orchestrator.rundir import Claim, Holder, RunDir, SweepDir
 from orchestrator.rundir.foreign_marks import foreign_attempts, read_absent
@@ -354,7 +355,7 @@ def test_an_attempt_from_elsewhere_never_has_a_process_here_killed(tmp_path: Pat
             wait_for(lambda: children(leader.pid), what="a process of its session")
             (sleeper,) = children(leader.pid)
             claim = Claim("0" * 16, Holder.of(leader.pid), 0.0, "0001-0001")
-            run.attempt(1).claim_path.write_text(json.dumps(claim.to_json()))
+            run.attempt(1).claim_path.write_text(json.dumps(plain(claim)))
             leader.kill()
             leader.wait()
             bring(there, home)

@@ -46,6 +46,7 @@ SHARED = (
     "core.hardware",
     "core.hydra_text",
     "core.installation",
+    "core.records",
     "core.s3",
     "core.secret_detection",
     "core.types",

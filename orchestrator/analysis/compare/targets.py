@@ -44,7 +44,7 @@ def _prices(sweep_dir: SweepDir) -> Iterator[tuple[str, float]]:
     ledger = sweep_dir.read_ledger()
     obtained = obtained_prices(ledger)
     jobs = {
-        submitted.token: (price, submitted.job)
+        submitted.token: (price, submitted)
         for entry, submitted in jobs_of(ledger)
         if (price := price_of(entry, obtained.get(submitted.token))) is not None
     }

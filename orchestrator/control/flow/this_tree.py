@@ -21,6 +21,7 @@ from orchestrator.control.submit import SubmissionReport, SubmitOptions
 from orchestrator.core.bulk_read import no_garbage_collection
 from orchestrator.core.formatting import count
 from orchestrator.core.progress import report_step
+from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Sweep
 from orchestrator.rundir import SweepDir
 from orchestrator.status.survey import Survey
@@ -104,7 +105,7 @@ class OwnTarget(Flow):
         )
 
     def facts(self) -> Mapping[str, Any]:
-        return {"jobs": [job.to_json() for job in self._jobs]}
+        return {"jobs": plain(self._jobs)}
 
     def costs(self) -> Sequence[str]:
         return costs(self.sweep_dir)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from orchestrator.control.submit import SubmitOptions
+from orchestrator.core.records import parse
 from orchestrator.rundir.frozen_code import SentCode
 
 
@@ -226,7 +228,7 @@ _PARSED: Mapping[str, Callable[[Any], Any]] = {
     "grid": lambda data: SentGrid(**data),
     "profile": lambda data: SentProfile(**data),
     "wish": lambda data: SubmitOptions(**data),
-    "code": SentCode.from_json,
+    "code": partial(parse, SentCode),
     "arrays": lambda data: [SubmittedArray(**array) for array in data],
 }
 A = TypeVar("A", bound=Answer)

@@ -129,7 +129,7 @@ def _jobs(sweep_dir: SweepDir) -> dict[str, _Submitted]:
     for entry, job in jobs_of(sweep_dir.read_ledger()):
         try:
             machine = plain(str(entry.cost.machine)) if entry.cost.machine else None
-            found[job.token] = _Submitted(job.job, entry.time, machine)
+            found[job.token] = _Submitted(job, entry.time, machine)
         except (KeyError, TypeError, ValueError):
             continue  # written by another version: its runs count without their target
     return found

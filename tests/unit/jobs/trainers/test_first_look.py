@@ -15,6 +15,7 @@ from jobs.trainers.benchmarl import values
 from jobs.trainers.benchmarl.first_look import first_look
 from jobs.training.records import loggers
 from orchestrator.config.sweep import load_sweep
+from orchestrator.core.records import plain
 from orchestrator.core.types import Run
 
 ROOT = Path(__file__).parents[4]
@@ -179,7 +180,7 @@ def test_a_typing_error_is_told_before_pytorch_is_loaded() -> None:
     code = "import sys, runpy; runpy.run_module('jobs.check', run_name='__main__')"
     code += "; print(*sys.modules, file=sys.stderr)"
     run = Run("0" * 16, "benchmarl", {**GOOD, "experiment.gama": 1}, 0, 1, None)
-    request = json.dumps({"trainer": "benchmarl", "plugins": [], "runs": [run.to_json()]})
+    request = json.dumps({"trainer": "benchmarl", "plugins": [], "runs": [plain(run)]})
     done = subprocess.run(
         [sys.executable, "-c", code], input=request, capture_output=True, text=True, cwd=ROOT
     )
@@ -194,7 +195,7 @@ def test_without_benchmarl_no_name_is_called_wrong() -> None:
     code = "import sys, runpy; sys.modules['benchmarl'] = None; "
     code += "runpy.run_module('jobs.check', run_name='__main__')"
     run = Run("0" * 16, "benchmarl", GOOD, 0, 1, None)
-    request = json.dumps({"trainer": "benchmarl", "plugins": [], "runs": [run.to_json()]})
+    request = json.dumps({"trainer": "benchmarl", "plugins": [], "runs": [plain(run)]})
     done = subprocess.run(
         [sys.executable, "-c", code], input=request, capture_output=True, text=True, cwd=ROOT
     )

@@ -15,6 +15,7 @@ from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand
 from orchestrator.config.trainers import BENCHMARL, COMMAND, is_installed
 from orchestrator.core.errors import GridError
+from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Job, PluginSource, Resources
 
 GRID = "name: g\ntrainer: benchmarl\nplugins: {}\nbase: {{task: vmas/navigation, algorithm: mappo}}\n"
@@ -139,9 +140,7 @@ def test_a_job_imports_the_plugin_that_was_kept_with_its_code(
 def test_a_job_says_which_plugins_it_needs() -> None:
     plugins = (PluginSource("mine", "/x/mine"), PluginSource("theirs"))
     job = Job("0001-0001", "s", "local", ("r",), 1, Resources(), plugins=plugins)
-    assert Job.from_json(job.to_json()) == job
-    old = {key: value for key, value in job.to_json().items() if key != "plugins"}
-    assert Job.from_json(old).plugins == ()
+    assert parse(Job, plain(job)) == job
 
 
 @pytest.mark.parametrize(

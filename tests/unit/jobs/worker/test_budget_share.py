@@ -11,6 +11,7 @@ from jobs.worker import budget_share
 from jobs.worker.budget_share import BudgetShare
 from jobs.worker.scheduler_job import SlurmJob
 from jobs.worker.shutdown import Shutdown
+from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Job, Resources
 from orchestrator.rundir import Event, WorkerLog
 from orchestrator.rundir.journal import EXITED, PROGRESS, STARTED
@@ -77,8 +78,6 @@ def test_times_of_a_job_that_was_given_back_add_up() -> None:
     assert log.worked(until=5.0) == 90.0
 
 
-def test_a_job_without_an_allowance_is_written_as_before_there_were_any() -> None:
-    job = Job("0001-0001", "s", "local", ("a",), 1, Resources())
-    assert "allowance" not in job.to_json()
+def test_an_allowance_is_read_as_it_was_written() -> None:
     paid = Job("0001-0001", "s", "local", ("a",), 1, Resources(), allowance=2.5)
-    assert Job.from_json(paid.to_json()) == paid
+    assert parse(Job, plain(paid)) == paid

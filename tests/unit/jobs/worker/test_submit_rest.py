@@ -14,6 +14,7 @@ from jobs.worker import submit_rest
 from jobs.worker.scheduler_job import SlurmJob
 from jobs.worker.signals import STOP_SIGNALS
 from jobs.worker.submit_rest import submit_remaining
+from orchestrator.core.records import plain
 from orchestrator.rundir import Event, Holder, SweepDir
 from orchestrator.rundir.journal import ENDED, STARTED
 from tests.helpers import command_run, make_sweep, submit
@@ -56,7 +57,7 @@ def proceed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def journal(sweep: SweepDir, token: str, outcomes: list[str]) -> None:
-    started = Event(STARTED, time.time(), data={"holder": Holder.current().to_json()})
+    started = Event(STARTED, time.time(), data={"holder": plain(Holder.current())})
     log = sweep.take_token(token, started)
     assert log is not None
     for attempt, outcome in enumerate(outcomes, start=1):

@@ -17,6 +17,7 @@ from jobs.worker.scheduler_job import SchedulerJob, SlurmJob
 from jobs.worker.shutdown import Shutdown
 from jobs.worker.slots import Slot
 from jobs.worker.worker import Worker
+from orchestrator.core.records import plain
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import Claim, Event, Holder, RunDir, SweepDir
 from orchestrator.rundir.journal import STARTED
@@ -36,7 +37,7 @@ def run(sweep: SweepDir) -> RunDir:
 @pytest.fixture
 def at_work(sweep: SweepDir) -> Iterator[Worker]:
     job = submit(sweep)
-    started = Event(STARTED, time.time(), data={"holder": Holder.current().to_json()})
+    started = Event(STARTED, time.time(), data={"holder": plain(Holder.current())})
     journal = sweep.take_token(job.token, started)
     assert journal is not None
     worker = Worker(sweep, job, journal, SchedulerJob())

@@ -17,6 +17,7 @@ from orchestrator.analysis.compare.table import columns, sections
 from orchestrator.analysis.compare.wording import notes, verdict
 from orchestrator.analysis.ratios import Ratio
 from orchestrator.config.trainers import BENCHMARL
+from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources, Run
 from orchestrator.rundir import Event, Holder, SweepDir
 from orchestrator.rundir.journal import CLAIMED, STARTED
@@ -71,14 +72,14 @@ def submit(sweep: SweepDir, runs: list[Run]) -> None:
             "target": target,
             "on": target,
             "trainer": "benchmarl",
-            "jobs": [job.to_json()],
+            "jobs": [plain(job)],
             "job_ids": {},
             "skipped": {},
-            "price_per_hour": price,
+            "cost": {"price_per_hour": price},
         }
         enter(sweep, "submission", data)
         holder = Holder("node1", "another boot", "", 1, 0)
-        journal = sweep.take_token(job.token, Event(STARTED, 0.0, data={"holder": holder.to_json()}))
+        journal = sweep.take_token(job.token, Event(STARTED, 0.0, data={"holder": plain(holder)}))
         assert journal is not None
         for run_id in own:
             journal.append(Event(CLAIMED, 1.0, run_id, 1))

@@ -13,6 +13,7 @@ from orchestrator.backends.script import Setting
 from orchestrator.backends.setup_lines import visibly_failing
 from orchestrator.backends.slurm import SlurmBackend
 from orchestrator.config.profiles import find_profile
+from orchestrator.core.records import plain
 from orchestrator.core.types import Array, Job, Resources, RunState
 from orchestrator.rundir import FrozenCode, IndexRow, SweepDir
 from orchestrator.status.survey import RunStatus, survey
@@ -42,7 +43,7 @@ def run_job(
     sweep_dir.create()
     code = FrozenCode("c", folder, (folder,), folder, folder)
     job = Job(TOKEN, "s", "cpu", (RUN,), 1, Resources())
-    entered = {"backend": "slurm", "target": "cpu", "jobs": [job.to_json()], "job_ids": {}, "skipped": {}}
+    entered = {"backend": "slurm", "target": "cpu", "jobs": [plain(job)], "job_ids": {}, "skipped": {}}
     enter(sweep_dir, "submission", {"time": 1.0, "grid": 1, "on": "cpu", "trainer": "command", **entered})
     profile = replace(find_profile("cpu"), setup=setup, modules=modules, python=python)
     script = folder / "job.sh"

@@ -24,6 +24,7 @@ from orchestrator.config.code import snapshot
 from orchestrator.config.code.snapshot import freeze, key_notes
 from orchestrator.config.key_files import has_key
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
+from orchestrator.core.records import parse, plain
 from orchestrator.rundir import CodeDir, FrozenCode, SweepDir
 
 
@@ -712,7 +713,7 @@ def test_an_empty_folder_of_the_call_is_there(project: Project) -> None:
 def test_it_survives_json(project: Project) -> None:
     project.write(".env", "x")
     code = project.freeze(dry=True)
-    assert FrozenCode.from_json(code.to_json()) == code
+    assert parse(FrozenCode, plain(code)) == code
 
 
 # Modules

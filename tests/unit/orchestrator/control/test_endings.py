@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.control.poll import _with_endings
-from orchestrator.core.types import JobState, JobStatus, Reason, RunState
+from orchestrator.core.records import plain
+from orchestrator.core.types import Job, JobState, JobStatus, Reason, Resources, RunState
 from orchestrator.rundir import Event, Holder, IndexRow, SweepDir, WorkerLog
 from orchestrator.rundir.journal import CLAIMED, ENDED, STARTED
 from orchestrator.rundir.ledger_entries import SubmissionEntry
-from orchestrator.rundir.submitted import SubmittedJob
 from orchestrator.status.survey import survey
 
 RUN, TOKEN = "0" * 16, "0001-0001"
@@ -31,12 +31,12 @@ def test_the_reason_of_a_run_with_its_job(
     results: Path, ended: bool, reason: Reason | None, shown: str
 ) -> None:
     events = [
-        Event(STARTED, 0.0, data={"holder": ELSEWHERE.to_json()}),
+        Event(STARTED, 0.0, data={"holder": plain(ELSEWHERE)}),
         Event(CLAIMED, 1.0, RUN, 1),
         *([Event(ENDED, 2.0, RUN, 1, TIME_LIMIT)] if ended else []),
     ]
     logs = [WorkerLog(TOKEN, tuple(events))]
-    job = SubmittedJob.from_json({"token": TOKEN, "run_ids": [RUN]})
+    job = Job(TOKEN, "tiny", "local", (RUN,), 1, Resources())
     over = {TOKEN: JobStatus(JobState.ENDED, "COMPLETED", reason)}
     seen = survey(
         [IndexRow(RUN, True, {})],

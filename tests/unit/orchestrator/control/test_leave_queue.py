@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.control import poll
+from orchestrator.core.records import plain
 from orchestrator.core.types import JobState, JobStatus
 from orchestrator.rundir import Event, Holder
 from orchestrator.rundir.journal import ENDED, EXITED, STARTED
@@ -38,7 +39,7 @@ def test_a_job_that_is_requeued_after_its_worker_was_through_is_withdrawn(
     job = helpers.submit(sweep)
     (entry,) = submissions(sweep.read_ledger())
     sweep.amend_ledger(replace(entry, job_ids={job.token: "slurm:5_0"}))
-    journal = sweep.take_token(job.token, Event(STARTED, at, data={"holder": Holder.current().to_json()}))
+    journal = sweep.take_token(job.token, Event(STARTED, at, data={"holder": plain(Holder.current())}))
     assert journal is not None
     journal.append(Event(ENDED, at, run.run_id, 1, {"outcome": "done"}))
     journal.append(Event(EXITED, at, data={"why": "nothing is left to do", "asked": False}))

@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.control.follow import rest
 from orchestrator.control.poll import compact, poll_sweep
+from orchestrator.core.records import plain
 from orchestrator.core.types import RunState
 from orchestrator.rundir import (
     Claim,
@@ -93,9 +94,9 @@ def test_empty_outputs_go_with_the_journals_of_workers_that_are_gone(results: Pa
     sweep = make_sweep(results, count_runs(tmp_path / "audit", 1, steps=2, seconds=0))
     here = Holder.current()
     for token, holder in (("0001-0001", here), ("0001-0002", replace(here, pid=1, started=1))):
-        assert sweep.take_token(token, Event(STARTED, 1.0, data={"holder": holder.to_json()})) is not None
+        assert sweep.take_token(token, Event(STARTED, 1.0, data={"holder": plain(holder)})) is not None
         sweep.worker_output(token).touch()
-    spoken = sweep.take_token("0001-0003", Event(STARTED, 1.0, data={"holder": here.to_json()}))
+    spoken = sweep.take_token("0001-0003", Event(STARTED, 1.0, data={"holder": plain(here)}))
     assert spoken is not None
     spoken.append(Event(EXITED, 2.0))
     sweep.worker_output("0001-0003").write_text("said")
@@ -139,7 +140,7 @@ def test_a_worker_that_left_for_the_queue_cuts_no_rest_short(results: Path, tmp_
     runs = count_runs(tmp_path / "audit", 1, steps=2, seconds=0)
     sweep = make_sweep(results, runs)
     token = "0001-0001"
-    journal = sweep.take_token(token, Event(STARTED, 1.0, data={"holder": Holder.current().to_json()}))
+    journal = sweep.take_token(token, Event(STARTED, 1.0, data={"holder": plain(Holder.current())}))
     assert journal is not None
     journal.append(Event(CLAIMED, 2.0, runs[0].run_id, 1))
     at_work = replace(poll_sweep(sweep), live=frozenset({token}))

@@ -8,6 +8,7 @@ from pathlib import Path
 from orchestrator.control.remote.messages import Decision, SentGrid, SentProfile, SubmitRequest
 from orchestrator.control.remote.server import _take_share
 from orchestrator.control.submit import AS_USUAL
+from orchestrator.core.records import plain
 from orchestrator.core.types import RunState
 from orchestrator.rundir import Claim, Event, Holder
 from orchestrator.rundir.frozen_code import SentCode
@@ -24,7 +25,7 @@ def test_a_run_that_failed_here_and_is_given_again_is_to_be_done(results: Path) 
     job = submit(sweep)
     holder = Holder("node7", "other boot", "pid:[1]", 4711, 99)
     events = [
-        Event(STARTED, now, data={"holder": holder.to_json(), "slots": 1}),
+        Event(STARTED, now, data={"holder": plain(holder), "slots": 1}),
         Event(CLAIMED, now, run.run_id, 1),
         Event(ENDED, now, run.run_id, 1, {"outcome": "failed"}),
     ]

@@ -20,6 +20,7 @@ from orchestrator.config.trainers import get_trainer
 from orchestrator.control import follow, submit
 from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import BudgetError, OrchestrateError
+from orchestrator.core.records import plain
 from orchestrator.core.types import Capacity, Job, Plan, Price, Resources, Run, Sweep, TargetAssignment
 from orchestrator.planning import budget
 from orchestrator.planning.budget import BudgetedPlan, budget_on_record, reckon, spending_of, worth_going_on
@@ -79,13 +80,13 @@ def past_job(
     now = time.time()
     data = {
         "time": now - worked,
-        "jobs": [job.to_json()],
+        "jobs": [plain(job)],
         "job_ids": {},
         "skipped": {},
-        "price_per_hour": 3.6,
+        "cost": {"price_per_hour": 3.6, "budget": 5.0},
     }
-    enter(sweep, "submission", {**data, "budget": 5.0})
-    holder = {"holder": Holder.current().to_json()}
+    enter(sweep, "submission", data)
+    holder = {"holder": plain(Holder.current())}
     journal = sweep.take_token(token, Event(STARTED, now - worked, data=holder))
     assert journal is not None
     if not live:
@@ -200,8 +201,8 @@ def test_a_budget_holds_until_another_is_named(
     assert allowances(reckoned(tiny, backend, 3.0).plan) == pytest.approx([2000.0])
     lifted = reckoned(tiny, backend, math.inf)
     assert allowances(lifted.plan) == []
-    assert lifted.cost.budget == math.inf
-    tiny.add_to_ledger(SubmissionEntry(cost=lifted.cost))
+    assert lifted.cost.budget == "inf"
+    tiny.add_to_ledger(SubmissionEntry(jobs=(), cost=lifted.cost))
     assert budget_on_record(tiny.read_ledger()) is None
 
 
@@ -294,7 +295,7 @@ def test_the_whole_way_down_to_the_job_that_is_submitted(
     assert job.allowance == pytest.approx(2000.0)
     (entry,) = submissions(sweep_dir.read_ledger())
     assert entry.cost.budget == 2.0
-    assert entry.jobs[0].job == job
+    assert entry.jobs == (job,)
 
 
 def test_following_ends_where_what_is_left_pays_for_nothing(

@@ -15,6 +15,7 @@ from hypothesis import strategies as some
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand
 from orchestrator.config.trainers import BENCHMARL
+from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Capacity, Job, Resources, RunState, Size, Sweep, TargetAssignment
 from orchestrator.core.units import megabytes
 from orchestrator.planning.packing import size_of
@@ -106,7 +107,7 @@ def test_a_job_on_several_nodes_trains_one_run_at_a_time(asked: int | None) -> N
     (array,) = make_plan(sweep, survey_of(sweep), cluster, submission=1, slots=asked).arrays
     assert [(job.slots, len(job.run_ids)) for job in array.jobs] == [(1, 1), (1, 1)]
     assert (array.allocation.nodes, array.allocation.cpus_per_task) == (3, 8)
-    assert Job.from_json(array.jobs[0].to_json()) == array.jobs[0]
+    assert parse(Job, plain(array.jobs[0])) == array.jobs[0]
     plan = make_plan(sweep, survey_of(sweep), replace(cluster, several_nodes=False), submission=1)
     assert set(plan.skipped.values()) == {"needs 3 nodes, a job of c has one: choose a cluster (--on)"}
 
@@ -171,7 +172,7 @@ def test_runs_of_different_sizes_share_the_cores_and_the_memory_of_jobs(
         for job in array.jobs:
             own = [job.sizes.get(run_id, size_of(job.resources)) for run_id in job.run_ids]
             assert own == [asked[run_id] for run_id in job.run_ids]
-            assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
+            assert parse(Job, json.loads(json.dumps(plain(job)))) == job
             assert job.most_cores <= cores
             if room is None:
                 assert reduce(Size.plus, own).fits(allocated), "all of its runs work at once"

@@ -12,6 +12,7 @@ import pytest
 from orchestrator.analysis.report.blocks import Table
 from orchestrator.analysis.report.export import as_csv
 from orchestrator.analysis.report.money import money_of, money_section
+from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources
 from orchestrator.planning.estimate import Range
 from orchestrator.planning.predictions import bills, lines, rates
@@ -30,21 +31,22 @@ class Past:
         self.sweep = SweepDir(results, "speed")
         self.sweep.create()
 
-    def submission(self, tokens: list[str], at: float, **more: Any) -> None:
-        jobs = [Job(token, "speed", "l4", (RUN, OTHER), 1, Resources()).to_json() for token in tokens]
+    def submission(self, tokens: list[str], at: float, backend: str = "local", **cost: Any) -> None:
+        jobs = [plain(Job(token, "speed", "l4", (RUN, OTHER), 1, Resources())) for token in tokens]
         data = {
             "time": at,
             "jobs": jobs,
             "job_ids": {},
             "skipped": {},
             "target": "l4",
-            "price_per_hour": 36.0,
+            "backend": backend,
+            "cost": {"price_per_hour": 36.0} | cost,
         }
-        enter(self.sweep, "submission", data | more)
+        enter(self.sweep, "submission", data)
 
     def worker(self, token: str, started: float, *events: Event, left: float | None = None) -> None:
         journal = self.sweep.take_token(
-            token, Event(STARTED, started, data={"holder": Holder.current().to_json()})
+            token, Event(STARTED, started, data={"holder": plain(Holder.current())})
         )
         assert journal is not None
         for event in events:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Run
 from orchestrator.rundir import Claim, Holder, Lease, RunDir, attempt_ended
 from orchestrator.rundir.claims import age_by_file_server
@@ -177,9 +178,9 @@ def test_a_lease_counts_from_before_the_claim(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_claim_without_a_lease_has_the_usual_one(run: RunDir) -> None:
-    claim = Claim.fresh("a").to_json()
+    claim = plain(Claim.fresh("a"))
     del claim["lease"], claim["code_id"]
-    assert (Claim.from_json(claim).lease, Claim.from_json(claim).code_id) == (300.0, None)
+    assert (parse(Claim, claim).lease, parse(Claim, claim).code_id) == (300.0, None)
 
 
 def test_whoever_lost_its_claim_while_it_read_publishes_nothing(run: RunDir) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 from hypothesis import given
@@ -32,7 +31,7 @@ from orchestrator.rundir.ledger_entries import (
     TreePlace,
     parse_entry,
 )
-from orchestrator.rundir.submitted import SubmissionCost, SubmittedJob
+from orchestrator.rundir.submitted import SubmissionCost
 
 text, whole = st.text(max_size=8), st.integers(0, 1 << 40)
 seconds = st.floats(0, 1e10)
@@ -47,7 +46,7 @@ codes = st.builds(FrozenCode, text, paths, st.lists(paths, max_size=2).map(tuple
 jobs = st.builds(Job, text, text, text, st.lists(text, max_size=3).map(tuple), whole, st.just(Resources()))
 costs = st.builds(
     SubmissionCost,
-    budget=st.none() | seconds | st.just(math.inf),
+    budget=st.none() | seconds | st.just("inf"),
     price_per_hour=st.none() | seconds,
     prediction=st.none() | st.just({"seconds": {"expected": 1.0}}),
     machine=st.none() | text,
@@ -57,7 +56,7 @@ costs = st.builds(
 submitted = st.builds(
     SubmissionEntry,
     **always,
-    jobs=st.lists(jobs.map(SubmittedJob.of), max_size=3).map(tuple),
+    jobs=st.lists(jobs, max_size=3).map(tuple),
     job_ids=st.dictionaries(text, text, max_size=3),
     skipped=st.dictionaries(text, text, max_size=3),
     backend=text,

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.core.errors import DamagedFileError, NotFoundError, OrchestrateError
+from orchestrator.core.records import plain
 from orchestrator.core.types import Run
 from orchestrator.rundir import (
     AttemptDir,
@@ -70,7 +71,7 @@ def event(
 
 
 def started() -> Event:
-    return Event(STARTED, time.time(), data={"holder": Holder.current().to_json()})
+    return Event(STARTED, time.time(), data={"holder": plain(Holder.current())})
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "-x", "ü", "a\n", "a" * 101, ".hidden"])

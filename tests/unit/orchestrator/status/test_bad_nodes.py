@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestrator.config.trainers import BENCHMARL
+from orchestrator.core.records import plain
 from orchestrator.core.types import Capacity, RunState, Sweep
 from orchestrator.planning.auto_retry import second_chances
 from orchestrator.rundir import Event, Holder, IndexRow, WorkerLog
@@ -24,7 +25,7 @@ def log(machine: str, *events: Event) -> WorkerLog:
     started = Event(
         STARTED,
         0.0,
-        data={"holder": holder.to_json(), "host": {"hostname": f"{machine}.example.org", "node": machine}},
+        data={"holder": plain(holder), "host": {"hostname": f"{machine}.example.org", "node": machine}},
     )
     return WorkerLog(machine, (started, *events))
 

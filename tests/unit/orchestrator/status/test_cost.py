@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.core.records import plain
 from orchestrator.rundir import Event, Holder, SweepDir, WorkerLog
 from orchestrator.rundir.journal import CLAIMED, EXITED, PROGRESS, REVOKED, STARTED
 from orchestrator.status.cost import Cost, job_cost, job_seconds
 
-HOLDER = {"holder": Holder("host", "boot", "pid:[1]", 42, 1000).to_json()}
+HOLDER = {"holder": plain(Holder("host", "boot", "pid:[1]", 42, 1000))}
 RUN = "00000000000000aa"
 
 

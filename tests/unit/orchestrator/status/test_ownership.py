@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.core.records import plain
 from orchestrator.rundir import LedgerEntry, SweepDir
 from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.rundir.ledger_entries import (
@@ -116,12 +117,16 @@ def test_a_place_has_accepted_until_it_has_nothing_left() -> None:
 def test_an_entry_of_the_wrong_shape_gives_nothing_to_anybody(results: Path) -> None:
     sweep = SweepDir(results, "tiny")
     sweep.create()
-    enter(sweep, "assigned", {"place": ["/etc"], "runs": {"r1": 0}})
-    enter(sweep, "assigned", {"place": {"name": "a"}, "code": {}, "runs": {"r1": 0}})
+    enter(sweep, "assigned", {"place": ["/etc"], "run_ids": ["r1"]})
+    enter(sweep, "assigned", {"place": {"name": "a"}, "code": {}, "run_ids": ["r1"]})
     whole = made(1, AssignedEntry, PLACES[0], {"r1"}).to_json()
-    for name, wrong in (("home", 1), ("accepted", 1), ("code", {**CODE.to_json(), "python_path": [1]})):
+    for name, wrong in (("home", 1), ("accepted", 1), ("code", {**plain(CODE), "python_path": [1]})):
         enter(sweep, "assigned", {**whole, name: wrong})
-    enter(sweep, "share", {"runs": {"r1": 0}, "home": "home", "owner": "me", "number": "1"})
+    enter(
+        sweep,
+        "share",
+        {"share": {"run_ids": ["r1"], "home": "home", "owner": "me", "number": "1"}},
+    )
     assert {one.kind for one in sweep.read_ledger()} == {"damaged"}
     assert assigned(sweep.read_ledger()) == []
     assert share(sweep.read_ledger()) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from orchestrator.core.records import plain
 from orchestrator.rundir import Event, Holder, WorkerLog
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
 from orchestrator.status.run_times import attempt_times
@@ -10,7 +11,7 @@ RUN, OTHER = "a" * 16, "b" * 16
 
 
 def log(token: str, *events: tuple[str, float, str | None, int | None]) -> WorkerLog:
-    holder = {"holder": Holder("host", "boot", "pid:[1]", 42, 1000).to_json()}
+    holder = {"holder": plain(Holder("host", "boot", "pid:[1]", 42, 1000))}
     parsed = (
         Event(kind, at, run, attempt, {"outcome": "done"} if kind == ENDED else {})
         for kind, at, run, attempt in events

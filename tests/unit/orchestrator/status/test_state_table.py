@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.core.records import plain
 from orchestrator.core.types import RunState
 from orchestrator.rundir import Event, Holder, SweepDir
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
@@ -128,7 +129,7 @@ def test_the_state_after_a_history(
     results: Path, holders: dict[str, Holder], holder: str, steps: list[Step], state: RunState
 ) -> None:
     sweep = make_sweep(results, [RUN])
-    started = Event(STARTED, NOW - 9999, data={"holder": holders[holder].to_json(), "slots": 1})
+    started = Event(STARTED, NOW - 9999, data={"holder": plain(holders[holder]), "slots": 1})
     path = sweep.path / "journals" / "0001-0001.jsonl"
     path.write_bytes(started.to_line())
     for step in steps:

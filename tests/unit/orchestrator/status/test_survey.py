@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.core.types import JobState, JobStatus, Reason, RunState
+from orchestrator.core.records import plain
+from orchestrator.core.types import Job, JobState, JobStatus, Reason, Resources, RunState
 from orchestrator.planning.ordering import sweep_eta
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, REVOKED, STARTED
 from orchestrator.rundir.ledger_entries import DamagedEntry, SubmissionEntry
-from orchestrator.rundir.submitted import SubmittedJob
 from orchestrator.status.survey import RunStatus, Survey, mark_stale, survey
 from orchestrator.ui.cli import status
 from tests.helpers import ledger_entry
@@ -26,13 +26,12 @@ TOKEN = "0001-0001"
 
 def submission(number: int = 1, token: str = TOKEN, skipped: dict[str, str] | None = None) -> SubmissionEntry:
     runs = [run for run in (RUN, OTHER) if run not in (skipped or {})]
-    jobs = [{"token": token, "run_ids": runs}] if runs else []
-    given = tuple(map(SubmittedJob.from_json, jobs))
-    return SubmissionEntry(number=number, jobs=given, skipped=skipped or {})
+    jobs = (Job(token, "tiny", "local", tuple(runs), 1, Resources()),) if runs else ()
+    return SubmissionEntry(number=number, jobs=jobs, skipped=skipped or {})
 
 
 def started(*events: Event, token: str = TOKEN) -> WorkerLog:
-    first = Event(STARTED, 0.0, data={"holder": HOLDER.to_json()})
+    first = Event(STARTED, 0.0, data={"holder": plain(HOLDER)})
     return WorkerLog(token, (first, *events))
 
 
@@ -78,7 +77,7 @@ def test_one_worker(logs: list[WorkerLog], alive: bool | None, expected: RunStat
 
 
 def test_a_worker_of_a_lost_node_that_leaves_late_ends_no_run_of_the_next_one() -> None:
-    again = Event(STARTED, 20.0, data={"holder": HOLDER.to_json()})
+    again = Event(STARTED, 20.0, data={"holder": plain(HOLDER)})
     claim, late = Event(CLAIMED, 21.0, RUN, 2), Event(EXITED, 22.0, data={"why": "lost", "asked": True})
     log = started(CLAIM, again, claim, late, Event(PROGRESS, 23.0, RUN, 2, {"frames": 10}))
     seen = look([submission()], [log], now=24.0)
@@ -91,7 +90,7 @@ def test_a_late_exit_is_known_by_its_start(tmp_path: Path) -> None:
     sweep_dir = SweepDir(tmp_path, "s")
     sweep_dir.create()
     first, second = (
-        sweep_dir.take_token(TOKEN, Event(STARTED, at, data={"holder": holder.to_json()}))
+        sweep_dir.take_token(TOKEN, Event(STARTED, at, data={"holder": plain(holder)}))
         for at, holder in ((1.0, replace(HOLDER, job_id="12_0:0")), (20.0, replace(HOLDER, job_id="12_0:1")))
     )
     assert first is not None

@@ -24,6 +24,7 @@ from rich.console import Console
 from orchestrator.config.locations import parse_place
 from orchestrator.control.poll import poll_sweep as look_here
 from orchestrator.core.errors import UnreachableError
+from orchestrator.core.records import plain
 from orchestrator.core.types import RunState
 from orchestrator.rundir import Event, Holder, SweepDir
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
@@ -56,7 +57,7 @@ def sweep(results: Path, tmp_path: Path) -> SweepDir:
 
 def journal(sweep: SweepDir, token: str, *events: Event, holder: Holder = ELSEWHERE) -> Path:
     path = sweep.path / "journals" / f"{token}.jsonl"
-    started = Event(STARTED, NOW - 100, data={"holder": holder.to_json(), "slots": 1})
+    started = Event(STARTED, NOW - 100, data={"holder": plain(holder), "slots": 1})
     path.write_bytes(b"".join(event.to_line() for event in (started, *events)))
     return path
 

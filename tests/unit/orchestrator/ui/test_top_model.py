@@ -373,7 +373,7 @@ def test_jobs_of_another_tree_cost_by_its_journals_and_the_profile_here(
     runs = [command_run(["x"], seed) for seed in range(2)]
     there, here = (make_sweep(tmp_path / name, runs, "speed") for name in ("there", "here"))
     job = submit(there)
-    journal = there.take_token(job.token, Event(STARTED, NOON, data={"holder": HOLDER.to_json()}))
+    journal = there.take_token(job.token, Event(STARTED, NOON, data={"holder": plain(HOLDER)}))
     assert journal is not None
     journal.append(Event(CLAIMED, NOON + 1, runs[0].run_id, 1))
     journal.append(Event(EXITED, NOON + 1800))
