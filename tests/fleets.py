@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.core.records import plain
-from orchestrator.core.types import JobStatus
+from orchestrator.core.types import Job, JobStatus, Resources
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
 from orchestrator.status.survey import Survey, survey
@@ -55,12 +55,8 @@ class Stage:
         on: str = "gpu",
         slots: int = 1,
     ) -> None:
-        job = {
-            "token": token,
-            "run_ids": [run_id(number) for number in numbers],
-            "target": on,
-            "slots": slots,
-        }
+        run_ids = tuple(run_id(number) for number in numbers)
+        job = plain(Job(token, self.sweep_dir.name, on, run_ids, slots, Resources()))
         ids = {token: f"slurm:{1000 + len(self.ledger)}_1"}
         data = {
             "time": NOON - 7200,

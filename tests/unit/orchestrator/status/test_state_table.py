@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.core.records import plain
-from orchestrator.core.types import RunState
+from orchestrator.core.types import Job, Resources, RunState
 from orchestrator.rundir import Event, Holder, SweepDir
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
 from orchestrator.status.survey import survey
@@ -35,7 +35,7 @@ def progress(at: float, attempt: int = 1) -> Event:
 
 
 LEFT = Event(EXITED, NOW - 10)
-AGAIN = {"token": "0002-0001", "run_ids": [RUN.run_id]}
+AGAIN = plain(Job("0002-0001", "tiny", "local", (RUN.run_id,), 1, Resources()))
 SUBMITTED = ("submission", {"jobs": [AGAIN], "job_ids": {}, "skipped": {}})
 SKIPPED = ("submission", {"jobs": [], "job_ids": {}, "skipped": {RUN.run_id: "needs a GPU"}})
 CANCEL, RETRY, MEMORY, LOST = ("cancel", 1), ("retry", 1), ("memory", 1), ("lost", 1)
