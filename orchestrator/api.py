@@ -43,7 +43,7 @@ from orchestrator.ui.cli import sweep_table
 if TYPE_CHECKING:
     import polars as pl
 
-    from orchestrator.analysis.report.plotting import Picture
+    from orchestrator.analysis.report.drawing.plotting import Picture
 
 __all__ = ["Launched", "Pictures", "launch"]
 

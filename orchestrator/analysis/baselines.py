@@ -21,14 +21,7 @@ from orchestrator.analysis.evaluate import final_checkpoint
 from orchestrator.analysis.evaluation_matrix import BEHAVIOUR, RETURN, figure_of, is_own, setting_of
 from orchestrator.analysis.played_tasks import read_task
 from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, LEVEL, holm, mean_with_chance
-from orchestrator.analysis.stats import (
-    Estimate,
-    Group,
-    Series,
-    estimate_of,
-    median_interval,
-    series_of,
-)
+from orchestrator.analysis.stats import Estimate, Group, Series, estimate_of, median_interval, series_of
 from orchestrator.config.returns import EVALUATIONS, is_evaluation
 from orchestrator.config.trainers import returns_of
 from orchestrator.rundir import Evaluation, SweepDir

@@ -72,6 +72,15 @@ class Improvement:
             return True
         return None if self.least > LEVEL else False
 
+    @property
+    def verdict(self) -> str:
+        """Whether they differ by more than luck, in words."""
+        if self.chance is None:
+            return "too few seeds"
+        if self.beyond_chance is None:
+            return "too few seeds for so many variants"
+        return f"{'yes' if self.beyond_chance else 'no'}, p = {self.chance:.2g}"
+
     def __str__(self) -> str:
         interval = "" if self.low is None else f" [{self.low:.2f}, {self.high:.2f}]"
         return f"{self.value:.2f}{interval}"

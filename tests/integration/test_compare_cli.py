@@ -15,7 +15,8 @@ from orchestrator.analysis.collect import collect
 from orchestrator.analysis.hardware_crossover import contests
 from orchestrator.analysis.report import write_report
 from orchestrator.analysis.report.blocks import Text
-from orchestrator.analysis.report.crossover_figures import where_to_run
+from orchestrator.analysis.report.data import report_data
+from orchestrator.analysis.report.sections.costs import where
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.rundir import SweepDir
 from orchestrator.ui.cli import app
@@ -162,7 +163,7 @@ def test_the_report_says_where_to_run(results: Path) -> None:
 
 
 def test_without_a_gpu_the_report_shows_no_crossover_and_says_why(results: Path) -> None:
-    section = where_to_run(collect([lab(results, devices=("cpu",))]))
+    section = where.section(report_data([], collect([lab(results, devices=("cpu",))])))
     assert section is not None
     said = section.blocks[0]
     assert isinstance(said, Text)

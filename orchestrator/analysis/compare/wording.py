@@ -10,12 +10,7 @@ import numpy as np
 from orchestrator.analysis.comparability import UNRANKED, classes, differences, mixed_code
 from orchestrator.analysis.compare.axis import TARGET, text
 from orchestrator.analysis.compare.leading import leading_text
-from orchestrator.analysis.compare.model import (
-    Combination,
-    ComparedValue,
-    KeyComparison,
-    ValueRatios,
-)
+from orchestrator.analysis.compare.model import Combination, ComparedValue, KeyComparison, ValueRatios
 from orchestrator.analysis.compare.pairing import PER_CORE, PER_DOLLAR, PER_THREAD
 from orchestrator.analysis.ratios import Ratio
 from orchestrator.analysis.significance import FEW_SEEDS, LEVEL, chance_of_wins, holm, least_chance, wins

@@ -43,7 +43,7 @@ def write_report(sweep_dirs: Sequence[SweepDir], collected: Collected, out: Path
 def write_matrices(found: Sequence[Matrix], out: Path) -> list[Path]:
     """Write matrices of evaluations into the folder ``out``, as CSV and as heatmaps; return the paths."""
     from orchestrator.analysis.evaluation_matrix import as_csv
-    from orchestrator.analysis.report.matrix_figures import matrix_pictures
+    from orchestrator.analysis.report.sections.runs.evaluations import matrix_pictures
 
     make_folder(out, _FORMER)
     files = {"matrix.csv": as_csv(found).encode()}

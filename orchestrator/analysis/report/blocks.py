@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from markupsafe import Markup
 
-from orchestrator.analysis.compare.axis import text
-from orchestrator.analysis.improvement import Improvement
-from orchestrator.analysis.report.plotting import Picture
-from orchestrator.analysis.stats import Estimate
+from orchestrator.analysis.cells import Table
+from orchestrator.analysis.report.drawing.plotting import MOST_PICTURES, Picture
 
-MISSING = "–"
-# Rows of a table that are read on a page and leave room for the others.
-MOST_ROWS = 300
+MANY = "Only the first pictures are drawn; the tables beside the report hold everything."
 
 
 @dataclass(frozen=True)
@@ -102,85 +95,6 @@ class Folded:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A table cell: its text, a number to sort by, and a text on hover.
-
-    ``state``: the run state that it names, for choosing rows. ``source``: commands to be copied. ``ends``: of
-    the interval around the number. ``bound``: what the number, or an end, is more than where it is infinite.
-    ``more``: other facts in the text, by the names that their columns of a CSV file end with.
-    """
-
-    text: str
-    sort: float | None = None
-    title: str = ""
-    state: str = ""
-    source: bool = False
-    ends: tuple[float, float] | None = None
-    bound: float | None = None
-    more: tuple[tuple[str, float | str], ...] = ()
-
-    @property
-    def more_text(self) -> str:
-        """The bound and the other facts as a page has them: ``bound:20000;of:5``."""
-        bound = [] if self.bound is None or math.isinf(self.bound) else [("bound", self.bound)]
-        told = (*bound, *self.more)
-        return ";".join(f"{name}:{fact if isinstance(fact, str) else f'{fact:.9g}'}" for name, fact in told)
-
-    @property
-    def key(self) -> str:
-        """The number as a browser reads it; empty if there is none."""
-        return number_text(self.sort)
-
-    @property
-    def ends_text(self) -> str:
-        """The ends as a page has them, with nine digits."""
-        return " ".join(f"{end:.9g}" for end in self.ends or ())
-
-    @property
-    def place(self) -> str:
-        """The number as a page sorts by it, with nine digits; empty if there is none."""
-        if isinstance(self.sort, float) and math.isfinite(self.sort):
-            return f"{self.sort:.9g}"
-        return self.key
-
-    @property
-    def plain(self) -> bool:
-        """Whether the text is that number, with or without commas."""
-        return self.text.replace(",", "") == self.place
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column's heading; ``numeric`` for a column of numbers. ``unit``: of its numbers in a CSV file."""
-
-    name: str
-    numeric: bool = False
-    unit: str = ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of cells that the reader can sort and filter. ``name``: a noun for the rows.
-
-    ``states``: states by which rows can be chosen, with their numbers of rows. ``headed``: the first cell of
-    a row is its heading, and the order is fixed. ``most``: rows on the page; its CSV file has all.
-    """
-
-    name: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    states: tuple[tuple[str, int], ...] = ()
-    headed: bool = False
-    most: int = MOST_ROWS
-    kind = "table"
-
-    @property
-    def shown(self) -> tuple[tuple[Cell, ...], ...]:
-        """The rows on the page."""
-        return self.rows[: self.most]
-
-
-@dataclass(frozen=True)
 class Html:
     """A part of the page that is drawn elsewhere, escaped."""
 
@@ -205,6 +119,16 @@ class Section:
         return tuple(_pictures(self.blocks))
 
 
+def drawn_section(
+    id_: str, title: str, found: Sequence[Picture], nothing: str = "", *, many: bool = False
+) -> Section:
+    """Return a section of pictures; ``nothing``: its text where there are none. ``many``: more than drawn."""
+    if not found:
+        return Section(id_, title, (Text(nothing),))
+    more = (Text(MANY, note=True),) if many or len(found) == MOST_PICTURES else ()
+    return Section(id_, title, (Gallery(tuple(found)), *more))
+
+
 def _pictures(blocks: Iterable[Block]) -> Iterator[Picture]:
     for block in blocks:
         if isinstance(block, Gallery):
@@ -213,75 +137,4 @@ def _pictures(blocks: Iterable[Block]) -> Iterator[Picture]:
             yield from _pictures(block.blocks)
 
 
-def columns(*names: str) -> tuple[Column, ...]:
-    """Return columns of these names; one that begins with ``#`` holds numbers."""
-    return tuple(Column(name.removeprefix("#"), name.startswith("#")) for name in names)
-
-
-def time_column(name: str) -> Column:
-    """Return a column of times, which are seconds in a CSV file."""
-    return Column(name, numeric=True, unit="s")
-
-
-def safe_json(value: Any) -> str:
-    """Return JSON that ends no script element of a page."""
-    told = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return told.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def clipped(text: str, most: int = 120) -> str:
-    """Return a text with at most so many letters: both of its ends."""
-    return text if len(text) <= most else f"{text[: most // 2]}…{text[1 - most // 2 :]}"
-
-
 # Values as cells and text
-
-
-def part(number: float, of: float) -> Cell:
-    """Return a number of so many as a cell: ``2 of 5``."""
-    return Cell(f"{number} of {of}", number, more=(("of", of),))
-
-
-def number(value: float | None) -> Cell:
-    """Return a number as a cell."""
-    return Cell(shown(value), value)
-
-
-def shown(value: float | None) -> str:
-    """Format a number with four digits, or all before the point."""
-    if value is None or math.isnan(value):
-        return MISSING
-    if isinstance(value, int) or abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
-
-
-def number_text(value: float | None) -> str:
-    """Return a number with all digits, as browsers and readers of CSV know it; empty if there is none."""
-    if value is None or math.isnan(value):
-        return ""
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return repr(value)
-
-
-def estimated(found: Estimate | Improvement | None) -> Cell:
-    """Return a value with its interval as a cell."""
-    if found is None:
-        return Cell(MISSING)
-    ends = None if found.low is None or found.high is None else (float(found.low), float(found.high))
-    return Cell(str(found), float(found.value), ends=ends)
-
-
-def share(value: float | None) -> Cell:
-    """Return a part of 1 as a cell, in percent."""
-    return Cell(MISSING) if value is None else Cell(f"{value:.1%}", value)
-
-
-def cell(value: Any) -> Cell:
-    """Return a value of a grid's key as a cell."""
-    if value is None:
-        return Cell(MISSING)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return Cell(f"{value:g}" if isinstance(value, float) else str(value), value)
-    return Cell(text(value))

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.compare import prices
-from orchestrator.analysis.report.tables import Row
 from orchestrator.analysis.stats import Curve, Final, Group, curves, final_returns, groups
 from orchestrator.analysis.summary import SpeedSummary, speeds
 from orchestrator.analysis.verdict.cost_front import Prices
@@ -17,6 +17,11 @@ from orchestrator.analysis.verdict.fairness import Check, audit
 from orchestrator.analysis.verdict.leaders import Answer, answers
 from orchestrator.analysis.verdict.thresholds import TimeToThreshold, times_to_threshold
 from orchestrator.rundir import SweepDir
+
+# A run as a row of the table of runs.
+Row = Mapping[str, Any]
+# Most groups drawn; the tables hold everything.
+MOST_DRAWN = 120
 
 
 @dataclass(frozen=True)

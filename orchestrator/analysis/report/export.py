@@ -11,17 +11,9 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from orchestrator.analysis import csv_export
-from orchestrator.analysis.report.blocks import (
-    MISSING,
-    Block,
-    Cell,
-    Column,
-    Folded,
-    Section,
-    Table,
-    number_text,
-)
+from orchestrator.analysis import cells, csv_export
+from orchestrator.analysis.cells import Cell, Column, Table
+from orchestrator.analysis.report.blocks import Block, Folded, Section
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -75,8 +67,8 @@ def as_csv(table: Table) -> str:
         named = zip(table.columns, suffixes, strict=True)
         writer.writerow([name for column, own in named for name in _names(column, own)])
     for row in rows:
-        cells = zip(row, suffixes, strict=True)
-        writer.writerow([facts.get(suffix, "") for facts, own in cells for suffix in own])
+        pairs = zip(row, suffixes, strict=True)
+        writer.writerow([facts.get(suffix, "") for facts, own in pairs for suffix in own])
     return file.getvalue()
 
 
@@ -102,15 +94,15 @@ _SPAN = re.compile(r" \[\d+ %\]$")
 def _facts(cell: Cell, numeric: bool) -> dict[str, str]:
     """Return what the cell says by suffix; in a column of numbers its number, with all digits."""
     known = cell.sort is not None and (numeric or _is_number(cell.text))
-    missing = cell.text == MISSING
+    missing = cell.text == cells.MISSING
     facts = {"": cell.key if known else "" if missing else str(csv_export.cell(cell.text))}
     if cell.ends is not None:
-        facts |= {"low": number_text(cell.ends[0]), "high": number_text(cell.ends[1])}
+        facts |= {"low": cells.number_text(cell.ends[0]), "high": cells.number_text(cell.ends[1])}
     if cell.bound is not None and not math.isinf(cell.bound):
-        for suffix in [one for one, text in facts.items() if text == number_text(math.inf)]:
-            facts[suffix] = number_text(cell.bound)
+        for suffix in [one for one, text in facts.items() if text == cells.number_text(math.inf)]:
+            facts[suffix] = cells.number_text(cell.bound)
             facts[f"{suffix}_sign".lstrip("_")] = ">"
-    return facts | {name: one if isinstance(one, str) else number_text(one) for name, one in cell.more}
+    return facts | {name: one if isinstance(one, str) else cells.number_text(one) for name, one in cell.more}
 
 
 def _is_number(text: str) -> bool:

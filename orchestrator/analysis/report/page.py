@@ -8,29 +8,29 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.resources import files
-from typing import Any
 
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.report.answer import styles as answer_styles
+from orchestrator.analysis.compare.axis import text
+from orchestrator.analysis.report import web
 from orchestrator.analysis.report.blocks import Section
-from orchestrator.analysis.report.data import ReportData, report_data
+from orchestrator.analysis.report.data import ReportData, Row, report_data
+from orchestrator.analysis.report.drawing.plotting import DARK, LIGHT, Picture
+from orchestrator.analysis.report.drawing.vector import Vector
 from orchestrator.analysis.report.export import table_files, table_stems
-from orchestrator.analysis.report.plotting import Picture
 from orchestrator.analysis.report.room import fitted
 from orchestrator.analysis.report.sections import pictures, sections
-from orchestrator.analysis.report.tables import Row, shared_settings
-from orchestrator.analysis.report.vector import Vector
+from orchestrator.core.labels import shared_keys, short_keys
 from orchestrator.core.progress import counted
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
 
+_SCRIPTS = (*("page.js", "dom.js", "download.js", "run_details.js", "evidence.js", "svg_pen.js", "chart.js"),)
+
 
 @dataclass(frozen=True)
-class Page:
+class ReportPage:
     """The finished page, and its sections and pictures for the folder."""
 
     html: str
@@ -45,29 +45,20 @@ class Page:
         yield from table_files(self.sections)
 
 
-def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) -> Page:
+def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) -> ReportPage:
     """Build the page of these sweeps; ``generated`` is the time of writing, as text."""
     data = report_data(sweep_dirs, collected)
     whole = sections(data)
     drawn = [picture for section in whole for picture in section.pictures]
     vectors = [(one.name, one.vector) for one in counted(drawn, "drawing pictures", len(drawn))]
     found = fitted(whole)
-    style = _part("page.css") + answer_styles() + _part("chart/chart.css")
-    names = (
-        "page.js",
-        "dom.js",
-        "download.js",
-        "run_details.js",
-        "answer/evidence.js",
-        "chart/svg_pen.js",
-        "chart/chart.js",
-    )
-    scripts = [_part(name) for name in names]
-    html = _template().render(
+    style = web.text("page.css") + _styles() + web.text("chart.css")
+    scripts = list(map(web.text, _SCRIPTS))
+    html = web.template("page.html.j2").render(
         title=", ".join(sweep.name for sweep in sweep_dirs),
         generated=generated,
         trained=_period(data.rows),
-        shared=shared_settings(data.rows, collected.keys),
+        shared=_shared_settings(data.rows, collected.keys),
         counts=_counts(data),
         outside=sum(not row["in_grid"] for row in data.rows),
         sections=found,
@@ -76,7 +67,7 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
         scripts=[Markup(script) for script in scripts],  # noqa: S704
         policy=_policy(style, scripts),
     )
-    return Page(html, found, tuple(vectors))
+    return ReportPage(html, found, tuple(vectors))
 
 
 def pictures_of(collected: Collected, kind: str) -> list[Picture]:
@@ -84,16 +75,26 @@ def pictures_of(collected: Collected, kind: str) -> list[Picture]:
     return pictures(report_data((), collected), kind)
 
 
-def _template() -> Any:
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+def _shared_settings(rows: Sequence[Row], keys: Sequence[str]) -> list[str]:
+    """Return the grid keys with one value for all rows, in short: ``lr=0.001``."""
+    shared = shared_keys([{key: row[key] for key in keys if row[key] is not None} for row in rows])
+    names = short_keys(keys)
+    return [f"{names[key]}={text(value)}" for key, value in shared.items()]
+
+
+def _styles() -> str:
+    """Return the style sheet of the cards, with the pictures' colours of variants."""
+    light, dark = (
+        "".join(f"--c{number}: {colour}; " for number, colour in enumerate(theme.lines))
+        for theme in (LIGHT, DARK)
     )
-    environment.filters["id"] = id
-    return environment.from_string(_part("page.html.j2"))
-
-
-def _part(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+    colours = "".join(f".c{number} {{ --c: var(--c{number}); }}\n" for number in range(len(LIGHT.lines)))
+    return (
+        f":root {{ {light}}}\n"
+        f"@media screen and (prefers-color-scheme: dark) {{ :root:not([data-theme=light]) {{ {dark}}} }}\n"
+        f"@media screen {{ :root[data-theme=dark] {{ {dark}}} }}\n"
+        f"{colours}{web.text('cards.css')}"
+    )
 
 
 def _policy(style: str, scripts: Iterable[str]) -> str:

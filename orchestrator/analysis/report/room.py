@@ -11,12 +11,11 @@ from itertools import accumulate, takewhile
 
 from markupsafe import escape
 
+from orchestrator.analysis import cells
+from orchestrator.analysis.cells import Cell, Column, Table
 from orchestrator.analysis.report.blocks import (
-    MOST_ROWS,
     Block,
-    Cell,
     Chart,
-    Column,
     Details,
     Folded,
     FoldedText,
@@ -25,7 +24,6 @@ from orchestrator.analysis.report.blocks import (
     PairDetails,
     Points,
     Section,
-    Table,
     Text,
 )
 
@@ -46,7 +44,7 @@ def fitted(sections: Sequence[Section]) -> tuple[Section, ...]:
     """
     several = [_tables(section.blocks) for section in sections]
     rows = {id(table): _row_sizes(table) for own in several for table in own}
-    long = {id(table) for own in several for table in own if table.most > MOST_ROWS}
+    long = {id(table) for own in several for table in own if table.most > cells.MOST_ROWS}
     shares = {
         **_shares({key: own for key, own in rows.items() if key not in long}, _TABLES),
         **_shares({key: own for key, own in rows.items() if key in long}, _RUNS),

@@ -58,7 +58,7 @@ def compare(
     with working("reading results"):
         from orchestrator.analysis.collect import collect, read_others
         from orchestrator.analysis.compare import compare_by, prices, table
-        from orchestrator.analysis.report.compare_figures import write_comparison
+        from orchestrator.analysis.report.comparison import write_comparison
         from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
         from orchestrator.control.fleet import present
         from orchestrator.rundir.sweep import comparison_dir

@@ -23,15 +23,17 @@ from orchestrator.analysis.baselines import (
     gap_of,
     rankings,
 )
+from orchestrator.analysis.cells import Table
 from orchestrator.analysis.collect import Collected, collect
-from orchestrator.analysis.report.baseline_tables import (
+from orchestrator.analysis.report.blocks import Text
+from orchestrator.analysis.report.sections.runs.baselines import (
     behaviour_table,
+    beside_baselines,
     frames_table,
     players_table,
     ranking_table,
+    verdicts,
 )
-from orchestrator.analysis.report.baselines import beside_baselines, verdicts
-from orchestrator.analysis.report.blocks import Table, Text
 from orchestrator.analysis.stats import groups
 from orchestrator.core.types import Run
 from orchestrator.rundir import Evaluation, Row, SweepDir

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator.analysis.report.answer.cards import answer_section
 from orchestrator.analysis.report.blocks import Html, Text
 from orchestrator.analysis.report.data import report_data
+from orchestrator.analysis.report.sections.returns import answer
 from orchestrator.analysis.significance import ONE_LOOK
 from orchestrator.analysis.tables import RunReading
 from orchestrator.core.types import RunState
@@ -24,7 +24,8 @@ from tests.simulated import of_readings, simulated
 def test_a_card_has_the_median_dollars_of_a_run() -> None:
     data = report_data((), simulated(lambda *_: 1.0, ["a"], 3, ended=3600.0, wall_time=3600.0))
     prices = {("s", row["run_id"]): price for row, price in zip(data.rows, (4.0, 12.0, 30.0), strict=True)}
-    found = answer_section(data.groups, data.finals, data.answers, prices, "the last", ())
+    data.__dict__["prices"] = prices
+    found = answer.section(data)
     assert found is not None
     [card] = [block.markup for block in found.blocks if isinstance(block, Html)]
     assert "3 seeds · 1,000 frames/s · $12.00 a run" in card
@@ -40,15 +41,15 @@ def test_verdicts_say_that_their_rate_is_of_one_look(
     }
     collected = replace(collected, points=points)
     data = report_data((), collected)
-    found = answer_section(data.groups, data.finals, data.answers, {}, "the last", ())
+    found = answer.section(data)
     assert found is not None
     notes = [block.text for block in found.blocks if isinstance(block, Text)]
     assert any(ONE_LOOK in note for note in notes) == said
     SweepDir(results, "s").create()
     monkeypatch.setattr("orchestrator.analysis.collect.collect", lambda *_, **__: collected)
-    answer = CliRunner().invoke(app, ["collect", "s", "--json", "--results", str(results)])
-    assert answer.exit_code == 0, repr(answer.exception)
-    assert (ONE_LOOK in json.loads(answer.stdout)["notes"]) == said
+    printed = CliRunner().invoke(app, ["collect", "s", "--json", "--results", str(results)])
+    assert printed.exit_code == 0, repr(printed.exception)
+    assert (ONE_LOOK in json.loads(printed.stdout)["notes"]) == said
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_a_page_without_a_return_says_why_and_explains_no_ranking(
     index = IndexRow("0" * 16, True, {"algorithm": "a", "seed": 0})
     reading = RunReading("s", index, state, "", {}, [Row(0, 6000, 6.0, {metric: math.nan})])
     data = report_data((), of_readings([reading], "command"))
-    found = answer_section(data.groups, data.finals, data.answers, {}, "the last", ())
+    found = answer.section(data)
     assert found is not None
     [card] = found.blocks
     assert isinstance(card, Html)

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 
-from orchestrator.analysis.report.blocks import Cell, Table, columns, estimated, time_column
+from orchestrator.analysis.cells import Cell, Table, columns, estimated, time_column
 from orchestrator.analysis.report.export import as_csv, as_latex
 from orchestrator.analysis.stats import Estimate
 

@@ -14,7 +14,7 @@ from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.compare import compare_by
 from orchestrator.analysis.compare.wording import verdict
 from orchestrator.analysis.improvement import Improvement, standing
-from orchestrator.analysis.report.tables import improvement_table
+from orchestrator.analysis.report.sections.returns.improvement import improvement_table
 from orchestrator.analysis.significance import FEW_SEEDS, LEVEL
 from orchestrator.analysis.stats import final_returns, groups
 from orchestrator.analysis.tables import RunReading, metrics_table, runs_table

@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.synthetic import EVAL, create_sweep, finish, finished_sweep, matrix_runs
+from orchestrator.analysis.cells import Table
 from orchestrator.analysis.collect import Collected, collect
 from orchestrator.analysis.generalization import Generalization, generalizations
-from orchestrator.analysis.report.blocks import Table
 from orchestrator.analysis.report.data import report_data
 from orchestrator.analysis.report.export import table_files
 from orchestrator.analysis.report.sections import sections

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.analysis.cells import Cell, Table, columns
 from orchestrator.analysis.report import room
-from orchestrator.analysis.report.blocks import Cell, Folded, Gallery, Section, Table, Text, columns
-from orchestrator.analysis.report.plotting import Picture
+from orchestrator.analysis.report.blocks import Folded, Gallery, Section, Text
+from orchestrator.analysis.report.drawing.plotting import Picture
+from orchestrator.analysis.report.drawing.vector import Vector
 from orchestrator.analysis.report.room import fitted
-from orchestrator.analysis.report.sections import grids
-from orchestrator.analysis.report.vector import Vector
+from orchestrator.analysis.report.sections.runs.provenance import grids
 from orchestrator.rundir import SweepDir
 
 

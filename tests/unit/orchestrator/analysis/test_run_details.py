@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from benchmarks.synthetic import create_sweep, finish, matrix_runs
 from jobs.hydra.overrides import runs_of
 from jobs.train import _parser as train_parser
-from orchestrator.analysis.report.run_details import run_details
+from orchestrator.analysis.report.sections.runs.run_details import run_details
 from orchestrator.config.trainers import COMMAND, get_trainer
 
 ALGORITHM = get_trainer("benchmarl")

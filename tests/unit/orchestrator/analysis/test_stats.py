@@ -22,7 +22,8 @@ from benchmarks.synthetic import (
     write_attempt,
 )
 from orchestrator.analysis.collect import Collected, collect
-from orchestrator.analysis.report.tables import group_table, speed_table
+from orchestrator.analysis.report.sections.costs.speed import speed_table
+from orchestrator.analysis.report.sections.returns.groups import group_table
 from orchestrator.analysis.stats import (
     HUES,
     Estimate,

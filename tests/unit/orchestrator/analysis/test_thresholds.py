@@ -12,11 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.synthetic import COLLECTION, EVAL, create_sweep, finish, matrix_runs
+from orchestrator.analysis.cells import MISSING, Table
 from orchestrator.analysis.collect import collect
-from orchestrator.analysis.report.answer import threshold_section
-from orchestrator.analysis.report.blocks import MISSING, Table
-from orchestrator.analysis.report.cost_figures import cost_section
-from orchestrator.analysis.report.plotting import LIGHT
+from orchestrator.analysis.report.drawing.plotting import LIGHT
+from orchestrator.analysis.report.sections.costs.cost import cost_section
+from orchestrator.analysis.report.sections.costs.thresholds import threshold_section
 from orchestrator.analysis.stats import final_returns, groups
 from orchestrator.analysis.verdict.cost_front import CostClass
 from orchestrator.analysis.verdict.threshold_front import threshold_classes

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.report.blocks import Table
+from orchestrator.analysis.cells import Table
+from orchestrator.analysis.collect import collect
+from orchestrator.analysis.report.data import report_data
 from orchestrator.analysis.report.export import as_csv
-from orchestrator.analysis.report.money import money_of, money_section
+from orchestrator.analysis.report.sections.costs import money
+from orchestrator.analysis.report.sections.costs.money import money_of
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources
 from orchestrator.planning.estimate import Range
@@ -148,7 +151,7 @@ def test_the_page_says_what_came_out_otherwise(past: Past) -> None:
 def test_the_files_of_the_table_of_money_hold_plain_numbers(past: Past) -> None:
     past.submission(["0001-0001"], 1000.0, prediction=SAID)
     past.worker("0001-0001", 1000.0, done(RUN, 1, 1300, 400), left=1300.0)
-    section = money_section([past.sweep])
+    section = money.section(report_data([past.sweep], collect([past.sweep])))
     assert section is not None
     table = section.blocks[0]
     assert isinstance(table, Table)

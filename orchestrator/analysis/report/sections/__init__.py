@@ -1,0 +1,65 @@
+"""The page's sections, one module each: its ``section`` returns it, ``None`` if there is nothing to show."""
+
+from __future__ import annotations
+
+from orchestrator.analysis.report.blocks import Section
+from orchestrator.analysis.report.data import ReportData
+from orchestrator.analysis.report.drawing.plotting import Picture
+from orchestrator.analysis.report.sections.costs import (
+    cost,
+    money,
+    scaling,
+    speed,
+    targets,
+    thresholds,
+    where,
+)
+from orchestrator.analysis.report.sections.returns import (
+    answer,
+    effects,
+    evidence,
+    final,
+    generalization,
+    groups,
+    improvement,
+    learning,
+    losses,
+    profiles,
+)
+from orchestrator.analysis.report.sections.runs import (
+    audit,
+    baselines,
+    evaluations,
+    missing,
+    provenance,
+    runs,
+    sweeps,
+    warnings,
+)
+from orchestrator.core.progress import counted
+
+# In the page's order.
+_SECTIONS = (
+    *(answer.section, evidence.section, audit.section, warnings.section, sweeps.section, groups.section),
+    *(learning.section, final.section, generalization.section, profiles.section, improvement.section),
+    *(thresholds.section, cost.section, effects.section, baselines.section, evaluations.section),
+    *(losses.section, speed.section, scaling.section, where.section, money.section, targets.section),
+    *(missing.section, runs.section, provenance.section),
+)
+_PICTURES = {
+    "learning": learning.pictures,
+    "losses": losses.pictures,
+    "final": final.pictures,
+    "speed": speed.pictures,
+}
+
+
+def sections(data: ReportData) -> list[Section]:
+    """Build the sections that have content."""
+    made = (section(data) for section in counted(_SECTIONS, "working out sections", len(_SECTIONS)))
+    return [section for section in made if section is not None]
+
+
+def pictures(data: ReportData, kind: str) -> list[Picture]:
+    """Draw the pictures of ``learning`` curves, ``losses``, ``final`` returns or ``speed``."""
+    return list(_PICTURES[kind](data))

@@ -1,0 +1,1 @@
+"""Sections on speed, time and money."""

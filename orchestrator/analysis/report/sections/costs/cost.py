@@ -1,0 +1,190 @@
+"""Return against cost: a picture and a table per class of comparable variants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from orchestrator.analysis import cells
+from orchestrator.analysis.cells import Cell, Table
+from orchestrator.analysis.report.blocks import Block, Gallery, Section, Text
+from orchestrator.analysis.report.data import ReportData
+from orchestrator.analysis.report.drawing import plotting
+from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
+from orchestrator.analysis.stats import Final
+from orchestrator.analysis.variant_ranking import names
+from orchestrator.analysis.verdict.cost_front import CostClass, Costed, Prices, cost_classes
+from orchestrator.analysis.verdict.threshold_front import threshold_classes
+from orchestrator.analysis.verdict.thresholds import TimeToThreshold
+from orchestrator.core.formatting import dollars, duration
+
+# Most variants of a picture, the front among them.
+_MOST_DRAWN = 120
+
+
+# Most of them that its legend names: marks can be told apart where lines cannot.
+_MOST_NAMED = 16
+
+
+_NOTE = (
+    "A variant is on the front if all that return more also cost more; costs within 5 % count as equal. "
+    "Returns are interquartile means over seeds, costs medians over runs: dollars where all variants of a "
+    "task have a price, else wall time. "
+    "Neither says what is more than luck, and wall times depend on machines: see the fairness audit."
+)
+
+
+_UNTIL = (
+    "Costs until a return are the wall times and dollars of the table of times to a threshold. A hollow mark "
+    "is a variant of which too few seeds reached it: its cost is more (>) than where the mark stands, so it "
+    "is not on the front."
+)
+
+
+def cost_section(finals: Sequence[Final], prices: Prices, times: Sequence[TimeToThreshold]) -> Section | None:
+    """Return the section; ``None`` where no task has two variants with comparable returns and a cost."""
+    found, reached = cost_classes(finals, prices), threshold_classes(finals, times)
+    if not found and not reached:
+        return None
+    small = len(found) + len(reached) > 1
+    several = (("cost", found), ("threshold", reached))
+    drawn = [
+        _picture(one, f"{name}-{at}", small=small)
+        for name, classes in several
+        for at, one in enumerate(classes[: plotting.MOST_PICTURES], 1)
+    ]
+    tasks = list(dict.fromkeys(one.task for one in (*found, *reached)))
+    drawn.sort(key=lambda one: tasks.index(one.title))
+    note = f"{_NOTE} {_UNTIL}" if reached else _NOTE
+    costs = (_table(found),) if found else ()
+    blocks: tuple[Block, ...] = (Gallery(tuple(drawn)), *costs, Text(note, note=True))
+    return Section("cost", "Return against cost", blocks)
+
+
+def _labels(found: CostClass) -> list[str]:
+    return names([one.final.group.point for one in found.members])
+
+
+def _table(found: Sequence[CostClass]) -> Table:
+    priced = any(one.dollars is not None for some in found for one in some.members)
+    rows = []
+    for some in found:
+        for one, label in zip(some.members, _labels(some), strict=True):
+            spent = Cell(cells.MISSING) if one.dollars is None else Cell(dollars(one.dollars), one.dollars)
+            rows.append(
+                (
+                    Cell(some.task or cells.MISSING),
+                    Cell(label),
+                    cells.estimated(one.final.estimate),
+                    Cell(duration(one.seconds), one.seconds),
+                    *((spent,) if priced else ()),
+                    Cell("yes" if one.on_front else "no"),
+                )
+            )
+    heads = (
+        *cells.columns("task", "group", "#final return, IQM [95 %]"),
+        cells.time_column("wall time of a run"),
+    )
+    money = cells.columns("#dollars of a run") if priced else ()
+    return Table("costs", (*heads, *money, *cells.columns("on the front")), tuple(rows))
+
+
+def _picture(found: CostClass, name: str, *, small: bool) -> Picture:
+    labels = _labels(found)
+    front = [
+        f"{label}: {one.value:.4g} for {_spent(found, one)}"
+        for one, label in zip(found.members, labels, strict=True)
+        if one.on_front
+    ]
+    bounds = [
+        f"{label}: {one.value:.4g} for {_spent(found, one)}"
+        for one, label in zip(found.members, labels, strict=True)
+        if one.censored
+    ]
+    what = "cost" if found.threshold is None else f"the cost of reaching {found.threshold:.4g}"
+    return plotting.picture(
+        name,
+        found.task,
+        _draw(found, labels, small=small),
+        caption=(
+            f"{_shown_of(found)}, with 95 % intervals; the line joins the front: the most return for what it "
+            "costs."
+        ),
+        alt=(
+            f"Final return against {what}{plotting.about(found.task)}. "
+            f"On the front: {plotting.listed(front)}."
+            + (f" Not reached: {plotting.listed(bounds)}." if bounds else "")
+        ),
+        small=small,
+    )
+
+
+def _shown_of(found: CostClass) -> str:
+    every = len(found.members)
+    return (
+        "Variants" if every <= _MOST_DRAWN else f"The front and others, {_MOST_DRAWN} of {every:,} variants"
+    )
+
+
+def _spent(found: CostClass, one: Costed) -> str:
+    spent = dollars(found.cost(one)) if found.priced else duration(one.seconds)
+    return f"> {spent}" if one.censored else spent
+
+
+def _in_order(found: CostClass, labels: Sequence[str]) -> list[tuple[Costed, str]]:
+    """Return the variants and their labels, the front first, from the cheapest."""
+    return sorted(zip(found.members, labels, strict=True), key=lambda pair: not pair[0].on_front)
+
+
+def _draw(found: CostClass, labels: Sequence[str], *, small: bool) -> Draw:
+    drawn = _in_order(found, labels)[:_MOST_DRAWN]
+    named = drawn[:_MOST_NAMED]
+    told = [
+        plotting.short(label) + (f" ({_spent(found, one)})" if one.censored else "") for one, label in named
+    ]
+    scale, unit = (1.0, "US dollars") if found.priced else _unit([one.seconds for one in found.members])
+
+    def draw(theme: Theme) -> Figure:
+        figure, on = plotting.axes(
+            (3.4 if small else 4.0) + plotting.legend_height(told, small=small), small=small
+        )
+        front = [one for one in found.members if one.on_front]
+        ends = [found.cost(one) / scale for one in front]
+        on.plot(ends, [one.value for one in front], color=theme.ink, linewidth=1, drawstyle="steps-post")
+        handles = {}
+        for one, _ in drawn:
+            group, estimate = one.final.group, one.final.estimate
+            x, colour = found.cost(one) / scale, theme.line(group.number)
+            if estimate is not None and estimate.low is not None and estimate.high is not None:
+                on.vlines(x, estimate.low, estimate.high, color=colour, linewidth=3, alpha=0.3)
+            (handles[id(one)],) = on.plot(
+                [x],
+                [one.value],
+                color=colour,
+                linestyle="",
+                marker=plotting.marker(group.number, group.side),
+                markersize=8 if one.on_front else 5,
+                markerfacecolor=theme.paper if one.censored else colour,
+            )
+        plotting.heading(on, found.task, small=small)
+        what = "cost" if found.priced else "wall time"
+        until = "of a run" if found.threshold is None else f"until a return of {found.threshold:.4g}"
+        on.set_xlabel(f"{what} {until} ({unit})")
+        on.set_ylabel("final return")
+        plotting.from_zero_or_log(on, [found.cost(one) / scale for one in found.members])
+        plotting.legend(figure, [handles[id(one)] for one, _ in named], told, small=small)
+        return figure
+
+    return draw
+
+
+def _unit(seconds: Sequence[float]) -> tuple[float, str]:
+    """Return the seconds of a unit that suits these times, and its name."""
+    longest = max(seconds)
+    return (3600.0, "hours") if longest > 7200 else (60.0, "minutes") if longest > 300 else (1.0, "seconds")
+
+
+def section(data: ReportData) -> Section | None:
+    """Return the section; ``None`` if there is nothing to show."""
+    return cost_section(data.returning, data.prices, data.times)

@@ -1,0 +1,118 @@
+"""Times to a threshold: medians over seeds, censored where too few reached it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from orchestrator.analysis import cells
+from orchestrator.analysis.baselines import FramesToThreshold
+from orchestrator.analysis.cells import Cell, Table
+from orchestrator.analysis.report.blocks import Block, Section, Text
+from orchestrator.analysis.report.data import ReportData
+from orchestrator.analysis.report.drawing import plotting
+from orchestrator.analysis.stats import Final
+from orchestrator.analysis.variant_ranking import names
+from orchestrator.analysis.verdict.thresholds import USUAL_PART, TimeToThreshold
+from orchestrator.core.formatting import dollars, duration, listed
+
+_TITLE = "Time to a threshold"
+
+
+_NOTE = (
+    "When a run had its first single evaluation at or above the threshold, a lucky one included, so the "
+    "return may fall below it again: medians over finished runs, with 95 % intervals by bootstrap from four "
+    "seeds on. A seed that never did counts as later than all others: where "
+    "that is the median or an end of the interval, > stands before the shortest training of such a seed. "
+    "Times go up to the end of an evaluation, so a run that is evaluated seldom seems late."
+)
+
+
+_WHY_EVALUATIONS = (
+    "Times are those of evaluations in training: a return of training is of few episodes, with exploration, "
+    "so a lucky one would count. Trainers evaluate by evaluation_interval, a program logs eval/return."
+)
+
+
+_MOST_NAMED = 8
+
+
+def threshold_section(
+    found: Sequence[TimeToThreshold], finals: Sequence[Final], chosen: float | None
+) -> Section | None:
+    """Return the section; ``None`` without times, unless the threshold was ``chosen``.
+
+    It names the groups of ``finals`` that are left out, as they have returns but no evaluations.
+    """
+    timed = {id(one.group) for one in found}
+    without = [final.group.label for final in finals if final.values and id(final.group) not in timed]
+    if not found and chosen is None:
+        return None
+    if not found:
+        reason = f"no finished run was evaluated in training. {_WHY_EVALUATIONS}"
+        told = reason if without else "no finished run has a finite return."
+        text = Text(f"No time to a return of {cells.shown(chosen or 0.0)} is known: {told}")
+        return Section("thresholds", _TITLE, (text,))
+    why = (
+        "The threshold is the one of --threshold."
+        if chosen is not None
+        else f"The threshold of a task is {USUAL_PART:.0%} of the way from the median first return to the "
+        "highest final one of its groups; --threshold sets another."
+    )
+    blocks: tuple[Block, ...] = (_table(found), Text(f"{_NOTE} {why}", note=True))
+    if without:
+        left_out = f"Left out, without evaluations in training: {listed(without, _MOST_NAMED)}."
+        blocks = (*blocks, Text(f"{left_out} {_WHY_EVALUATIONS}", note=True))
+    return Section("thresholds", _TITLE, blocks)
+
+
+def _table(found: Sequence[TimeToThreshold]) -> Table:
+    rows = []
+    priced = any(one.dollars_per_second is not None for one in found)
+    for one, label in zip(found, names([one.group.point for one in found]), strict=True):
+        price = one.dollars_per_second
+        cost = Cell(cells.MISSING) if price is None else _time(one.seconds, partial(_dollars, price), price)
+        rows.append(
+            (
+                Cell(one.group.task or cells.MISSING),
+                Cell(label),
+                Cell(cells.shown(one.threshold), one.threshold),
+                cells.part(one.frames.reached, len(one.frames.frames)),
+                _time(one.frames, lambda at: plotting.compact(float(f"{at:.3g}"))),
+                _time(one.seconds, duration),
+                *((cost,) if priced else ()),
+            )
+        )
+    heads = (
+        *cells.columns("task", "group", "#threshold", "#reached by", "#frames"),
+        cells.time_column("wall time"),
+    )
+    return Table(
+        "times to a threshold", (*heads, *(cells.columns("#dollars") if priced else ())), tuple(rows)
+    )
+
+
+def _dollars(price: float, seconds: float) -> str:
+    return dollars(price * seconds)
+
+
+def _time(found: FramesToThreshold | None, show: Callable[[float], str], unit: float = 1.0) -> Cell:
+    """Return a time as a cell. ``unit``: by which ``show`` multiplies it."""
+    if found is None:
+        return Cell(cells.MISSING)
+
+    def told(at: float) -> str:
+        return show(at) if math.isfinite(at) else f"> {show(found.trained)}"
+
+    interval = found.interval
+    ends = "" if interval is None else f" [{told(interval[0])}, {told(interval[1])}]"
+    censored = not math.isfinite(found.median)
+    span = None if interval is None else (unit * interval[0], unit * interval[1])
+    text = told(found.median) + ("" if censored else ends)
+    return Cell(text, unit * found.median, ends=span, bound=unit * found.trained)
+
+
+def section(data: ReportData) -> Section | None:
+    """Return the section; ``None`` if there is nothing to show."""
+    return threshold_section(data.times, data.finals, data.collected.threshold)

@@ -1,0 +1,1 @@
+"""Sections on returns: what learned, and which variants lead."""

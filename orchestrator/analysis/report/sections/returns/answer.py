@@ -1,0 +1,293 @@
+"""Answers as cards: leaders with their seeds on one axis, speed, dollars, failures, what would settle it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from markupsafe import Markup
+
+from orchestrator.analysis import cells
+from orchestrator.analysis.cells import Cell, Table
+from orchestrator.analysis.comparability import differences
+from orchestrator.analysis.improvement import against
+from orchestrator.analysis.report import web
+from orchestrator.analysis.report.blocks import Block, Html, Points, Section, Text
+from orchestrator.analysis.report.data import ReportData
+from orchestrator.analysis.report.drawing import plotting
+from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS, ONE_LOOK
+from orchestrator.analysis.stats import Final, Group, finite, known, middle
+from orchestrator.analysis.summary import single_values
+from orchestrator.analysis.variant_ranking import Variant, names
+from orchestrator.analysis.verdict.cost_front import Prices, dollars_of
+from orchestrator.analysis.verdict.fairness import red_flags
+from orchestrator.analysis.verdict.leaders import Answer, no_overall
+from orchestrator.analysis.verdict.missing_seeds import Bounds, lead_holds, missing_seeds
+from orchestrator.core.formatting import count, dollars, listed
+from orchestrator.core.types import RunState
+from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
+
+_MOST_CARDS, _MOST_ROWS, _MOST_NAMED, _MOST_LINES = 12, 5, 4, 100
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A variant's row of a card. Places are in percent of the card's axis; ``ends`` of its interval."""
+
+    label: str
+    colour: int
+    value: str
+    facts: str
+    dots: tuple[float, ...]
+    middle: float
+    ends: tuple[float, float] | None
+    behind: bool
+
+
+@dataclass(frozen=True)
+class Card:
+    """One answer as text and marks. ``axis``: both ends of the axis of its marks, as text."""
+
+    title: str
+    flags: tuple[str, ...]
+    verdict: str
+    remedy: str
+    marks: tuple[Mark, ...]
+    axis: tuple[str, str]
+    notes: tuple[str, ...]
+    failed: tuple[str, ...]
+
+
+def section(data: ReportData) -> Section | None:
+    """Return the answers of all tasks together and of each, as cards; ``None`` without runs."""
+    groups, finals, found, prices = data.groups, data.finals, data.answers, data.prices
+    if not groups:
+        return None
+    cards = [_card(answer, groups, finals, prices) for answer in found[:_MOST_CARDS]]
+    cards += list(_without_answer(groups, found))[: _MOST_CARDS - len(cards)]
+    blocks: list[Block] = []
+    if flags := red_flags(data.audit):
+        blocks.append(Points((("red flags:", f"{', '.join(flags)}; see the fairness audit below"),)))
+    blocks.append(Html(Markup(web.template("cards.html.j2").render(cards=cards))))  # noqa: S704  it escapes
+    if why := no_overall(finals):
+        blocks.append(Text(_capital(why), note=True))
+    if rest := found[_MOST_CARDS:]:
+        blocks.append(Points(tuple(("", str(answer)) for answer in rest[:_MOST_LINES])))
+    if bounds := missing_seeds(finals):
+        blocks += [
+            Text("Missing seeds", title=True),
+            missing_table(bounds[:_MOST_LINES]),
+            Text(_MISSING, note=True),
+        ]
+    blocks += [Text(_capital(one), note=True) for one in single_values(groups)]
+    if found:
+        looks = f" {ONE_LOOK}" if any(one.compared for one in found) else ""
+        blocks.append(
+            Text(f"Final return of a run: {data.collected.final}. {_HOW_TO_READ}{looks}", note=True)
+        )
+    return Section("answer", "The answer", tuple(blocks))
+
+
+_HOW_TO_READ = (
+    "A dot is the final return of one seed, the bar the 95 % interval of their interquartile mean: from "
+    f"{INTERVAL_SEEDS} seeds on, and below {NOMINAL_SEEDS} it covers less than 95 %. Leaders cannot be told "
+    "apart from the best by tests of ranks, corrected for all that is compared on this page; below "
+    f"{FEW_SEEDS} seeds nothing leads. Needed seeds are of each variant in each task, for a verdict in four "
+    "of five repeats if the first two differ as they seem to. Speeds and dollars are medians over runs."
+)
+
+
+_MISSING = (
+    "Seeds that failed or have no finite return, bounded: at worst each of them had the lowest return of its "
+    "task, initial ones included, at best the highest final one. The place at worst is that with the "
+    "missing seeds of all variants against this one, at best with all of them in its favour."
+)
+
+
+def missing_table(found: Sequence[Bounds]) -> Table:
+    """Return the table of variants with missing seeds: plain, and in the worst and the best case."""
+    rows = [
+        (
+            Cell(one.task or "–"),
+            Cell(one.label),
+            cells.part(one.missing, one.seeds),
+            Cell(f"{cells.shown(one.plain)}", one.plain),
+            Cell(f"{cells.shown(one.low)} to {cells.shown(one.high)}", one.low, ends=(one.low, one.high)),
+            Cell(cells.MISSING) if one.place is None else cells.part(one.place, one.of),
+            Cell(
+                str(one.best) if one.best == one.worst else f"{one.best} to {one.worst}",
+                one.worst,
+                more=(("best", one.best),),
+            ),
+        )
+        for one in found
+    ]
+    heads = cells.columns(
+        "task", "group", "#missing", "#IQM", "#IQM, worst to best", "#place", "#place, best to worst"
+    )
+    return Table("missing seeds", heads, tuple(rows))
+
+
+def _card(answer: Answer, groups: Sequence[Group], finals: Sequence[Final], prices: Prices) -> Card:
+    every = (*answer.leaders, *answer.behind)
+    told, notes = every[:_MOST_ROWS], _notes(answer)
+    title = answer.title if answer.tasks[0] and not answer.overall else _capital(answer.title)
+    if answer.overall:
+        marks = _overall_marks(answer, told, finals, prices)
+        failed = tuple(failures(groups))
+        return Card(title, (), _sentence(answer), answer.remedy, marks, ("0", "1"), notes, failed)
+    own = [final for final in finals if final.group.task == answer.tasks[0] and final.values]
+    named = {(final.group.number, final.group.side): final for final in own}
+    marks, axis = _marks(answer, told, named, prices)
+    labels = names([final.group.point for final in own])
+    first = answer.part[0] == 1  # the flags name all variants of the task
+    named_terms = [(label, final.terms) for label, final in zip(labels, own, strict=True)]
+    flags = tuple(differences(named_terms)) if first else ()
+    failed = (
+        *failures([one for one in groups if one.task == answer.tasks[0]]),
+        *_worst_case(lead_holds(answer, finals)),
+    )
+    return Card(title, flags, _sentence(answer), answer.remedy, marks, axis, notes, failed)
+
+
+def _sentence(answer: Answer) -> str:
+    """Return the verdict with a capital, unless it begins with a variant's name."""
+    verdict = answer.verdict
+    named = verdict.startswith(answer.leaders[0].label)
+    return verdict if named else _capital(verdict)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _worst_case(holds: bool | None) -> tuple[str, ...]:
+    if holds is None:
+        return ()
+    return (
+        "more than luck also if all missing seeds were against the leader"
+        if holds
+        else "no more than luck if all missing seeds were against the leader",
+    )
+
+
+def _without_answer(groups: Sequence[Group], found: Sequence[Answer]) -> Iterator[Card]:
+    """Yield the cards of tasks without any final return."""
+    answered = {task for answer in found for task in answer.tasks}
+    for task in dict.fromkeys(group.task for group in groups):
+        if task not in answered:
+            own = [group for group in groups if group.task == task]
+            metrics = [row["return_metric"] for group in own for row in group.counted()[0]]
+            why = "No final return yet" if not metrics else "No finite final return"
+            if metrics and not any(metrics):
+                why = "No finished run logged a return"
+            yield Card(task or "All runs", (), why, "", (), ("", ""), (), tuple(failures(own)))
+
+
+def _notes(answer: Answer) -> tuple[str, ...]:
+    notes = []
+    if more := [one.label for one in answer.leaders[_MOST_ROWS:]]:
+        notes.append(f"also not told apart: {listed(more, _MOST_NAMED)}")
+    if answer.few and len(answer.few) < len(answer.leaders):
+        few = [f"{one.label} (n={one.fewest})" for one in answer.few]
+        notes.append(f"too few seeds to be told apart from anything: {listed(few, _MOST_NAMED)}")
+    if answer.behind:
+        notes.append(
+            f"behind, by more than luck: {listed([one.label for one in answer.behind], _MOST_NAMED)}"
+        )
+    if answer.left_out:
+        notes.append(answer.left_out)
+    return tuple(notes)
+
+
+def _overall_marks(
+    answer: Answer, told: Sequence[Variant], finals: Sequence[Final], prices: Prices
+) -> tuple[Mark, ...]:
+    """Return marks at the mean chance of returning more than another variant."""
+    every = (*answer.leaders, *answer.behind)
+    marks = []
+    for one in told:
+        others = [other for other in every if other is not one]
+        chances = [against(one, other, answer.tasks, intervals=False).value for other in others]
+        wins = fmean(chances) if chances else 0.5
+        value = f"P(> another) {wins:.2f}" if chances else ""
+        # Variants have the same label in all tasks, but not always the same number.
+        own = [final for final in finals if one.scores.get(final.group.task) is final.values]
+        facts = _facts(own, prices)
+        marks.append(
+            Mark(one.label, _colour(one), value, facts, (), 100 * wins, None, behind=one in answer.behind)
+        )
+    return tuple(marks)
+
+
+def _marks(
+    answer: Answer, told: Sequence[Variant], named: Mapping[tuple[int, int], Final], prices: Prices
+) -> tuple[tuple[Mark, ...], tuple[str, str]]:
+    values = [value for one in told for value in one.scores[answer.tasks[0]]]
+    low, high = min(values), max(values)
+
+    def place(value: float) -> float:
+        return round(2 + 96 * (value - low) / (high - low), 2) if high > low else 50.0
+
+    marks = []
+    for one in told:
+        final = named[one.number, one.side]
+        estimate = final.estimate
+        assert estimate is not None
+        known_ends = estimate.low is not None and estimate.high is not None
+        ends = (place(estimate.low or 0.0), place(estimate.high or 0.0)) if known_ends else None
+        dots = tuple(map(place, final.values))
+        facts = _facts([final], prices)
+        behind = one in answer.behind
+        text = str(estimate) if known_ends else cells.shown(estimate.value)
+        marks.append(Mark(one.label, _colour(one), text, facts, dots, place(estimate.value), ends, behind))
+    return tuple(marks), (cells.shown(low), cells.shown(high))
+
+
+def _colour(variant: Variant) -> int:
+    return variant.number % len(plotting.LIGHT.lines)
+
+
+def _facts(finals: Sequence[Final], prices: Prices) -> str:
+    rows = [row for final in finals for row in final.group.counted()[0]]
+    seeds = sum(len(final.values) for final in finals)
+    speed = middle(known(rows, TRAINING) or known(rows, END_TO_END))
+    cost = middle([price for row in rows if (price := dollars_of(row, prices)) is not None])
+    return " · ".join(
+        [
+            count(seeds, "seed" if len(finals) == 1 else "run"),
+            *([] if speed is None else [f"{speed:,.0f} frames/s"]),
+            *([] if cost is None else [f"{dollars(cost)} a run"]),
+        ]
+    )
+
+
+_MOST_REASONS = 12
+
+
+_LOST = {RunState.FAILED, RunState.UNKNOWN, RunState.CANCELLED, RunState.SKIPPED}
+
+
+def failures(groups: Sequence[Group]) -> Iterator[str]:
+    """Yield a line per reason for missing results: the number of runs, and the variants concerned."""
+    found: dict[str, Counter[str]] = {}
+    for group, label in zip(groups, names([group.point for group in groups]), strict=True):
+        for row in group.rows:
+            state = RunState(row["state"])
+            if state is RunState.DONE and not finite(row["final_return"]):
+                why = "without a finite return"
+            elif state in _LOST:
+                why = state.value + (f", {row['reason'].partition(':')[0]}" if row["reason"] else "")
+            elif state in (RunState.DONE, RunState.STALE):
+                continue
+            else:
+                why = "not finished"
+            found.setdefault(why, Counter())[label] += 1
+    for why, labels in list(found.items())[:_MOST_REASONS]:
+        who = [label if number == 1 else f"{number} of {label}" for label, number in labels.items()]
+        yield f"{count(labels.total(), 'run')} {why}: {listed(who, _MOST_NAMED)}"
+    if rest := list(found.values())[_MOST_REASONS:]:
+        runs = sum(labels.total() for labels in rest)
+        yield f"{count(runs, 'run')} for {count(len(rest), 'other reason')}: see the table of runs"

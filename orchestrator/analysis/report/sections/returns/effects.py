@@ -1,0 +1,105 @@
+"""The effect of one key at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from orchestrator.analysis import cells
+from orchestrator.analysis.cells import Cell, Table
+from orchestrator.analysis.compare.axis import text
+from orchestrator.analysis.report.blocks import Block, Gallery, Section, Text
+from orchestrator.analysis.report.data import ReportData
+from orchestrator.analysis.report.drawing import plotting
+from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
+from orchestrator.analysis.verdict.key_effects import KeyEffect, ValueEffect, key_effects, keys_without_effect
+from orchestrator.core.labels import short_keys
+
+_NOTE = (
+    "Compared are runs of one task that differ in this key and their seed alone, in each combination of the "
+    "other keys that has all values of this one. Chance to return more: of a run with this value than of one "
+    "with another value, a tie counting half, averaged over values and combinations; ½ means that the key "
+    "does not matter on average. Mean return: of the combinations' interquartile means. Keys that matter "
+    "most come first. This describes the runs; it is no test."
+)
+
+
+def section(data: ReportData) -> Section | None:
+    """Return the section; ``None`` where no two keys of the grid vary in a task."""
+    found = key_effects(data.returning)
+    left_out = [f"{task}: {key}" if task else key for task, key in keys_without_effect(data.returning)]
+    without = f"Left out, as no combination of the other keys has all values: {plotting.listed(left_out)}."
+    notes = (Text(without, note=True),) if left_out else ()
+    if not found:
+        return Section("effects", "Effect of each key", notes) if notes else None
+    drawn = _pictures(found)[: plotting.MOST_PICTURES]
+    blocks: tuple[Block, ...] = (Gallery(tuple(drawn)), _table(found), Text(_NOTE, note=True), *notes)
+    return Section("effects", "Effect of each key", blocks)
+
+
+def _table(found: Sequence[KeyEffect]) -> Table:
+    spelled = short_keys([effect.key for effect in found])
+    rows = [
+        (
+            Cell(effect.task or cells.MISSING),
+            Cell(spelled[effect.key]),
+            Cell(_text(one)),
+            cells.number(one.mean),
+            Cell(f"{one.wins:.2f}", one.wins),
+            cells.part(one.best_in, one.combinations),
+        )
+        for effect in found
+        for one in effect.values
+    ]
+    heads = cells.columns(
+        "task", "key", "value", "#mean return", "#chance to return more", "#best in combinations"
+    )
+    return Table("effects", heads, tuple(rows))
+
+
+def _text(one: ValueEffect) -> str:
+    return cells.MISSING if one.value is None else text(one.value)
+
+
+def _pictures(found: Sequence[KeyEffect]) -> list[Picture]:
+    spelled = short_keys([effect.key for effect in found])
+    tasks = list(dict.fromkeys(effect.task for effect in found))
+    drawn: list[Picture] = []
+    for task in tasks:
+        lines = [
+            (f"{spelled[effect.key]}={_text(one)}", one)
+            for effect in found
+            if effect.task == task
+            for one in effect.values
+        ]
+        for lot, title in plotting.parts(lines, plotting.BARS, task):
+            said = [f"{label}: {one.wins:.2f}" for label, one in lot]
+            drawn.append(
+                plotting.picture(
+                    f"effects-{len(drawn) + 1}",
+                    title,
+                    _draw(lot, title, small=len(tasks) > 1),
+                    caption="The chance that a run with this value returns more than one with another value.",
+                    alt=f"Effect of each key{plotting.about(task)}, as a chance to return more. "
+                    f"{plotting.listed(said)}.",
+                    small=len(tasks) > 1,
+                )
+            )
+    return drawn
+
+
+def _draw(lot: Sequence[tuple[str, ValueEffect]], title: str, *, small: bool) -> Draw:
+    def draw(theme: Theme) -> Figure:
+        figure, on = plotting.axes(1.1 + 0.34 * len(lot), small=small)
+        for row, (_, one) in enumerate(lot):
+            on.hlines(row, 0.5, one.wins, color=theme.lines[0], linewidth=5, alpha=0.37)
+            on.plot(one.wins, row, "o", color=theme.lines[0], markersize=6)
+        on.axvline(0.5, color=theme.ink, linewidth=0.8, linestyle=":")
+        plotting.heading(on, title, small=small)
+        plotting.rows(on, [plotting.short(label) for label, _ in lot], 22 if small else 34)
+        on.set_xlim(-0.02, 1.02)
+        on.set_xlabel("chance to return more than with another value")
+        return figure
+
+    return draw

@@ -1,0 +1,76 @@
+"""Final returns of variants by task, and each pair of variants on a click."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from orchestrator.analysis import cells
+from orchestrator.analysis.cells import Cell, Table
+from orchestrator.analysis.report.blocks import PairDetails, Section, Text
+from orchestrator.analysis.report.data import ReportData
+from orchestrator.analysis.significance import FEW_SEEDS
+from orchestrator.analysis.verdict.evidence import Evidence, evidence
+
+_HOW_TO_READ = (
+    "Interquartile means over seeds with 95 % intervals. Bold: the leaders of a task, which cannot be told "
+    "apart from its best; grey: behind by more than luck; neither: a task without a verdict. A click on a "
+    "return compares its variant with the best {} of the task, one by one: the chance that a run "
+    "of it returns more, a tie counting half, and whether that is more than luck, corrected for all that is "
+    f"compared on this page. Below {FEW_SEEDS} seeds of either there is no verdict, nor where the corrected "
+    "test of so few could not say yes."
+)
+
+
+# Numbers of seeds that its script knows.
+_MOST_COUNTS = 10_000
+
+
+def section(data: ReportData) -> Section | None:
+    """Return the section; ``None`` for a single variant."""
+    found = evidence(data.returning)
+    if len(found.rows) < 2:
+        return None
+    states = {
+        (answer.tasks[0], id(values)): state
+        for answer in data.answers
+        if not answer.overall and answer.behind
+        for state, variants in (("leader", answer.leaders), ("behind", answer.behind))
+        for variant in variants
+        for values in variant.scores.values()
+    }
+    rows = []
+    for variant, finals in found.rows:
+        row = [Cell(variant.label)]
+        for task in found.tasks:
+            final = finals.get(task)
+            if final is None or final.estimate is None:
+                row.append(Cell(cells.MISSING))
+            else:
+                state = states.get((task, id(final.values)), "")
+                row.append(replace(cells.estimated(final.estimate), state=state))
+        rows.append(tuple(row))
+    heads = cells.columns("variant", *(f"#{task or 'final return'}" for task in found.tasks))
+    blocks = (
+        Table("variants", heads, tuple(rows)),
+        PairDetails(_pairs(found)),
+        Text(_HOW_TO_READ.format(found.paired), note=True),
+    )
+    return Section("evidence", "Variants by task", blocks)
+
+
+def _pairs(found: Evidence) -> str:
+    """Return the pairs for the page's script: per task [row, row, chance, verdict], and its rows' seeds."""
+    paired = {at for pairs in found.pairs.values() for pair in pairs for at in pair}
+    most = min(cells.MOST_ROWS, _MOST_COUNTS // max(1, len(found.tasks)))
+    known = {at: row for at, row in enumerate(found.rows) if at < most or at in paired}
+    tasks = [
+        {
+            "name": task,
+            "seeds": {at: len(own[task].values) for at, (_, own) in known.items() if task in own},
+            "pairs": [[*at, round(pair.value, 3), pair.verdict] for at, pair in found.pairs[task].items()],
+        }
+        for task in found.tasks
+    ]
+    return cells.safe_json(
+        {"labels": {at: cells.clipped(variant.label) for at, (variant, _) in known.items()}, "tasks": tasks}
+    )

@@ -1,0 +1,52 @@
+"""Groups: states, final returns and throughputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.analysis import cells
+from orchestrator.analysis.cells import Cell, Table
+from orchestrator.analysis.report.blocks import Block, Section, Text
+from orchestrator.analysis.report.data import ReportData
+from orchestrator.analysis.report.group_cells import THROUGHPUTS, end_to_end, places, provisional_note
+from orchestrator.analysis.stats import Final, known, middle
+from orchestrator.analysis.summary import is_provisional
+from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
+
+
+def group_table(finals: Sequence[Final]) -> Table:
+    """Return the table of groups: states, final returns and throughputs."""
+    heads, named = places([final.group for final in finals])
+    rows = []
+    for final, name in zip(finals, named, strict=True):
+        counted = final.group.counted()[0]
+        rows.append(
+            (
+                *name,
+                cells.number(len(final.values)),
+                Cell(final.group.states_text),
+                cells.estimated(final.estimate),
+                cells.number(middle(known(counted, TRAINING))),
+                end_to_end(known(counted, END_TO_END), is_provisional(counted)),
+                Cell(final.note),
+            )
+        )
+    told = cells.columns("#n", "states", "#final return, IQM [95 %]", *THROUGHPUTS, "note")
+    return Table("groups", (*heads, *told), tuple(rows))
+
+
+def section(data: ReportData) -> Section:
+    """Return the section."""
+    blocks: tuple[Block, ...] = (Text("The sweep has no runs."),)
+    if data.groups:
+        table = group_table(data.finals)
+        blocks = (table, Text(_GROUPS, note=True), *provisional_note(data))
+    return Section("groups", "Groups", blocks)
+
+
+_GROUPS = (
+    "A group is all runs that differ only in their seed; n counts the seeds with a finite final return. "
+    "Returns are raw. IQM: interquartile mean over seeds (up to three seeds, their mean), with a 95 % "
+    "interval by bootstrap over seeds, from four seeds on. frames/s: medians over runs; training: "
+    "collecting and learning; end-to-end: wall time, with evaluations and checkpoints."
+)

@@ -1,0 +1,134 @@
+"""Probability of improvement: one variant against the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from matplotlib.figure import Figure
+
+from orchestrator.analysis import cells
+from orchestrator.analysis.cells import Cell, Table
+from orchestrator.analysis.improvement import Improvement, standing
+from orchestrator.analysis.report.blocks import Block, Gallery, Points, Section, Text
+from orchestrator.analysis.report.data import ReportData
+from orchestrator.analysis.report.drawing import plotting
+from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
+from orchestrator.analysis.significance import FEW_SEEDS
+from orchestrator.analysis.summary import unranked
+from orchestrator.analysis.verdict.leaders import countable
+
+
+def section(data: ReportData) -> Section | None:
+    """Return the section; ``None`` if there is nothing to show."""
+    found = standing(data.returning, overall=countable(data.returning))
+    if not found.pairs and not found.left_out:
+        return None
+    left_out = [("left out:", text) for text in found.left_out]
+    flags = [("", text) for text in unranked(data.finals)]
+    blocks: list[Block] = [Points((*flags, *left_out))] if flags or left_out else []
+    if found.pairs:
+        drawn = Gallery(tuple(plotting.first(improvement_pictures(found.pairs))))
+        blocks += [drawn, improvement_table(found.pairs), Text(_PAIRS, note=True)]
+    else:
+        blocks.insert(0, Text(_NO_PAIR))
+    return Section("improvement", "Probability of improvement", tuple(blocks))
+
+
+_NO_PAIR = (
+    f"No verdict: that takes two variants of a task with {FEW_SEEDS} seeds each, and final returns of the "
+    "same metric, after as many frames, in as many evaluation episodes."
+)
+
+
+_PAIRS = (
+    "P(X > Y) is the chance that a run of X returns more than a run of Y, a tie counting half, with its "
+    "95 % interval by bootstrap over seeds, of that pair by itself; it says how often, not by how much. X "
+    "has the highest interquartile mean of the variants with two thirds of the most seeds in its task or "
+    "more, over all tasks it is the one that beats the others most often, and P the mean over tasks. Y are "
+    "the next ones, up to 50 of a task. More than luck: p is the higher p-value of two tests, corrected "
+    "for all that is compared, as X was picked from it. Where alike variants have the same "
+    "distribution of returns, at most one page in twenty has a yes by luck. "
+    f"Variants with fewer than {FEW_SEEDS} seeds are left out."
+)
+
+
+# Most pairs in a picture that can still be read.
+_MOST_PAIRS = 12
+
+
+# A profile's line rises or falls at its thresholds; half way down it, half of the runs are left.
+_HALF = 0.5
+
+
+def improvement_pictures(found: Sequence[Improvement]) -> Iterator[Picture]:
+    """Draw each reference variant against the others, one picture per reference."""
+    by_first: dict[tuple[tuple[str, ...], int], list[Improvement]] = {}
+    for one in found:
+        by_first.setdefault((one.tasks, id(one.better)), []).append(one)
+    small = len(by_first) > 1
+    for number, ((tasks, _), pairs) in enumerate(by_first.items(), 1):
+        title = tasks[0] if len(tasks) == 1 else f"All {len(tasks)} tasks"
+        shown = pairs[:_MOST_PAIRS]
+        first = pairs[0].better.label
+        caption = (
+            f"Chance that a run of {first} returns more than one of the variant at the left, and the 95 % "
+            f"interval of each by itself. {_verdict_text(pairs)}"
+        )
+        if len(pairs) > len(shown):
+            caption += f" The {len(shown)} that come nearest to it; the table has more."
+        said = [f"than {one.other.label}: {one}" for one in shown]
+        yield plotting.picture(
+            f"improvement-{number}",
+            title,
+            _improvements(shown, title, small=small),
+            caption=caption,
+            alt=f"Probability that a run of {first} returns more{plotting.about(title)}. "
+            f"{plotting.listed(said)}.",
+            small=small,
+        )
+
+
+def _verdict_text(pairs: Sequence[Improvement]) -> str:
+    """Name the variants that differ by more than luck."""
+    apart = [one.other.label for one in pairs if one.beyond_chance]
+    return (
+        f"More than luck: {plotting.listed(apart)}."
+        if apart
+        else "None of these differences is more than luck."
+    )
+
+
+def _improvements(pairs: Sequence[Improvement], title: str, *, small: bool) -> Draw:
+    first = plotting.short(pairs[0].better.label)
+
+    def draw(theme: Theme) -> Figure:
+        lines = plotting.wrapped(f"P({first} > …)", 40).count("\n")
+        figure, on = plotting.axes(1.3 + 0.36 * len(pairs) + 0.2 * lines, small=small)
+        on.axvline(_HALF, color=theme.ink, linewidth=1, linestyle=":")
+        for row, one in enumerate(pairs):
+            colour = theme.line(one.other.number)
+            plotting.diamond(on, row, one, colour, theme)
+        plotting.heading(on, title, small=small)
+        plotting.rows(on, [plotting.short(one.other.label) for one in pairs], 22 if small else 30)
+        on.set_xlim(-0.02, 1.02)
+        on.set_xlabel(plotting.wrapped(f"P({first} > …)", 40))
+        return figure
+
+    return draw
+
+
+def improvement_table(found: Sequence[Improvement]) -> Table:
+    """Return the table of pairs: the chance that one variant beats the other, and the verdict."""
+    rows = [
+        (
+            Cell(one.tasks[0] or cells.MISSING if len(one.tasks) == 1 else f"all {len(one.tasks)} tasks"),
+            Cell(one.better.label),
+            Cell(one.other.label),
+            cells.estimated(one),
+            Cell(one.verdict, None if one.beyond_chance is None else one.chance),
+            Cell(f"{one.better.n} and {one.other.n}"),
+        )
+        for one in found
+    ]
+    heads = cells.columns("task", "X", "Y", "#P(X > Y) [95 %]", "more than luck", "runs of X and Y")
+    return Table("pairs", heads, tuple(rows))

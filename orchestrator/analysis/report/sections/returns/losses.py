@@ -1,0 +1,32 @@
+"""Losses over training frames."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from orchestrator.analysis.report.blocks import Section, drawn_section
+from orchestrator.analysis.report.data import MOST_DRAWN, ReportData
+from orchestrator.analysis.report.drawing import plotting
+from orchestrator.analysis.report.drawing.plotting import Picture
+from orchestrator.analysis.report.sections.returns.learning import learning_pictures
+from orchestrator.analysis.stats import Curve, loss_metrics, several_curves
+
+_MOST_LOSSES = 6
+
+
+def section(data: ReportData) -> Section | None:
+    """Return the section; ``None`` if there is nothing to show."""
+    found = pictures(data)
+    many = len(data.groups) > MOST_DRAWN or len(found) == _MOST_LOSSES
+    return drawn_section("losses", "Losses", found, "", many=many) if found else None
+
+
+def pictures(data: ReportData) -> tuple[Picture, ...]:
+    """Draw the first losses of the first groups."""
+    names = loss_metrics(data.collected)[:_MOST_LOSSES]
+    losses: list[Curve] = []
+    for own in several_curves(data.collected, data.groups[:MOST_DRAWN], names):
+        losses += own
+        if len(losses) > _MOST_LOSSES * plotting.LINES:  # more would not be drawn
+            break
+    return tuple(islice(learning_pictures(losses, "losses"), _MOST_LOSSES))

@@ -1,0 +1,1 @@
+"""Sections on the runs themselves: conditions, failures, evaluations, provenance."""

@@ -1,0 +1,56 @@
+"""The fairness audit: a row for each condition, red where it differs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.analysis import cells
+from orchestrator.analysis.cells import Cell, Table
+from orchestrator.analysis.report.blocks import Section, Text
+from orchestrator.analysis.report.data import ReportData
+from orchestrator.analysis.speed_drift import FEWEST_RUNS
+from orchestrator.analysis.verdict.fairness import Check
+
+_MOST_FLAGS = 20
+
+
+_AUDIT = (
+    "A red flag is a condition that is not equal for all variants of a task, so it may explain a difference "
+    "between them. Unequal hardware and threads distort speed, and equal seeds need not give equal returns. "
+    f"Speed over time: a busy hour, or a machine that got slower; it takes {FEWEST_RUNS} finished runs."
+)
+
+
+_TITLE = "Fairness audit"
+
+
+_NOTHING = "There is nothing to compare yet: no task has two variants with finished runs."
+
+
+def audit_section(checks: Sequence[Check]) -> Section:
+    """Return the section of these checks."""
+    if not any(check.compared for check in checks):
+        return Section("audit", _TITLE, (Text(_NOTHING),))
+    rows = [
+        (
+            Cell(check.name),
+            _judged(check),
+            Cell("\n".join(check.flags[:_MOST_FLAGS])),
+        )
+        for check in checks
+    ]
+    table = Table(
+        "conditions", cells.columns("condition", "between variants", "red flag"), tuple(rows), headed=True
+    )
+    return Section("audit", _TITLE, (table, Text(_AUDIT, note=True)))
+
+
+def _judged(check: Check) -> Cell:
+    if check.flags:
+        return Cell("differs", state="failed")
+    return Cell("no difference found" if check.compared else "nothing to compare")
+
+
+def section(data: ReportData) -> Section | None:
+    """Return the section; ``None`` if there is nothing to show."""
+    return audit_section(data.audit) if len(data.groups) > 1 else None

@@ -1,0 +1,61 @@
+"""Runs without a usable result, with the next command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.analysis import cells
+from orchestrator.analysis.cells import Cell, Table
+from orchestrator.analysis.collect import Missing
+from orchestrator.analysis.report.blocks import Section
+from orchestrator.analysis.report.data import ReportData
+from orchestrator.core.labels import labeller
+
+_MOST_MISSING = 200
+
+
+def section(data: ReportData) -> Section | None:
+    """Return the section; ``None`` if there is nothing to show."""
+    missing = data.collected.missing
+    if not missing:
+        return None
+    label = labeller(list(data.collected.points.values()))
+    table = replace(missing_table(missing, label), most=_MOST_MISSING)
+    return Section("missing", "Failed, skipped and missing", (table,))
+
+
+def missing_table(missing: Sequence[Missing], label: Callable[[Mapping[str, Any]], str]) -> Table:
+    """Return the table of runs without a usable result: state, reason, and the next command.
+
+    ``label`` names a run's keys.
+    """
+    rows = []
+    for item in missing:
+        state = item.why.partition(":")[0]
+        reason = item.why.removeprefix(state).removeprefix(": ")
+        rows.append(
+            (
+                Cell(f"{item.run_id[:8]} {label(item.point)}".strip(), title=item.run_id),
+                Cell(state, state=state),
+                Cell(reason or cells.MISSING),
+                Cell(_next(state, item), source=True),
+            )
+        )
+    return Table("missing runs", cells.columns("run", "state", "reason", "next"), tuple(rows))
+
+
+def _next(state: str, item: Missing) -> str:
+    name = f"{item.sweep} {item.run_id}"
+    commands = {
+        "failed": f"orchestrate logs {name}\norchestrate retry {name}",
+        "cancelled": f"orchestrate retry {name}",
+        "stale": f"orchestrate retry {name}",
+        "unknown": f"orchestrate logs {name}",
+        "running": f"orchestrate logs {name} -f",
+        "stalled": f"orchestrate logs {name} -f",
+        "queued": f"orchestrate status {item.sweep}",
+        "skipped": "orchestrate sweep --grid GRID --on TARGET",
+    }
+    return commands.get(state, "orchestrate sweep --grid GRID")

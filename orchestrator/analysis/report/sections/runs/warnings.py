@@ -1,0 +1,22 @@
+"""Limits of the results, to be read first."""
+
+from __future__ import annotations
+
+from orchestrator.analysis.report.blocks import Points, Section
+from orchestrator.analysis.report.data import ReportData
+from orchestrator.analysis.summary import returns_lacking, warnings
+
+_MOST_WARNINGS = 100
+
+
+def section(data: ReportData) -> Section | None:
+    """Return the section; ``None`` if there is nothing to show."""
+    lacking = returns_lacking(data.collected, data.groups)
+    found = [("", text) for text in (*lacking, *warnings(data.finals), *data.collected.warnings)]
+    found += [("damaged:", text) for text in data.collected.problems]
+    if not found:
+        return None
+    shown = found[:_MOST_WARNINGS]
+    if len(found) > len(shown):
+        shown.append(("", f"{len(found) - len(shown):,} more: orchestrate collect SWEEP prints them all"))
+    return Section("warnings", "Before you read on", (Points(tuple(shown)),))
