@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from code_reference import pages, python  # beside this file
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from jobs.training.context import Outcome, RunContext
 from orchestrator.analysis.collect import Collected
 from orchestrator.api import Launched, Pictures, launch
-from orchestrator.ui.reference import pages, python
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

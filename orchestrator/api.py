@@ -39,6 +39,7 @@ from orchestrator.core.types import Sweep
 from orchestrator.rundir import SweepDir
 from orchestrator.status.survey import Survey
 from orchestrator.ui.cli import sweep_table
+from orchestrator.ui.terminal.screen import console
 
 if TYPE_CHECKING:
     import polars as pl
@@ -111,7 +112,7 @@ class Launched:
         with _without_the_kernel():
             screen = sweep_table.SweepScreen(self.folder.name)
             surveys = self.flow.follow(screen.note)
-            if sweep_table.console().is_jupyter:
+            if console().is_jupyter:
                 self._show_in_one_place(surveys)
             else:
                 with screen:
@@ -250,7 +251,7 @@ class _Drawing:
 @contextmanager
 def _without_the_kernel() -> Iterator[None]:
     """Remove the variables of a notebook's kernel from the environment during a submission."""
-    if not sweep_table.console().is_jupyter:
+    if not console().is_jupyter:
         yield
         return
     own: dict[str, Any] = {name: os.environ.pop(name) for name in _OF_THE_KERNEL if name in os.environ}

@@ -355,11 +355,11 @@ def test_the_programs_help_lists_every_command_with_what_it_does(bench: Bench) -
     output = bench.run("--help")
     group = typer.main.get_command(app)
     assert isinstance(group, click.Group)
-    words = " ".join(re.sub("[│╭╮╰╯─]", " ", output).split())
+    words = " ".join(output.split())
     for name, command in group.commands.items():
         first = str(command.help).partition("\n\n")[0]
         assert f" {name} {' '.join(first.split())}" in words
-    for said in ("[OPTIONS] COMMAND [ARGS]...", "--version Print", "--help -h Show", "Begin with:"):
+    for said in ("[OPTIONS] COMMAND [ARGS]...", "--version Print", "-h, --help Show", "Begin with:"):
         assert said in words
 
 

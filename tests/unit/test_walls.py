@@ -94,7 +94,6 @@ def test_help_loads_what_it_draws_and_no_more() -> None:
     helped = subprocess.run(command, capture_output=True, text=True, check=True)
     loaded = set(helped.stderr.split())
     assert "Commands" in helped.stdout
-    assert "rich.panel" in loaded
     ours = {name for name in loaded if name.startswith("orchestrator.")}
     assert {name for name in ours if not name.startswith("orchestrator.ui.cli")} == {
         "orchestrator.core",
@@ -105,7 +104,9 @@ def test_help_loads_what_it_draws_and_no_more() -> None:
         "orchestrator.ui.terminal",
         "orchestrator.ui.terminal.output",
     }
-    assert loaded.isdisjoint(("typer.rich_utils", "rich.markdown", "rich.traceback", "pygments", "orjson"))
+    assert loaded.isdisjoint(
+        ("typer.rich_utils", "rich", "pygments", "orjson")
+    )
 
 
 def test_the_import_contracts_hold() -> None:

@@ -148,19 +148,14 @@ def _print(found: Sequence[Surplus], results: Path, how: str | None) -> None:
 
 
 def _print_table(groups: Sequence[tuple[str, Any]]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    from orchestrator.ui.cli.sweep_table import console
+    from orchestrator.ui.terminal.screen import show, table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("sweep", overflow="fold")
-    table.add_column("what", overflow="fold")
-    table.add_column("files", justify="right", no_wrap=True)
-    table.add_column("frees", justify="right", no_wrap=True)
+    rows = table("sweep", "what", right=("files", "frees"))
     for sweep, group in groups:
-        table.add_row(Text(sweep), Text(group.what), f"{group.count:,}", amount(group.size))
-    console().print(table)
+        rows.add_row(Text(sweep), Text(group.what), f"{group.count:,}", amount(group.size))
+    show(rows)
 
 
 def _as_json(found: Sequence[Surplus], *, removed: bool) -> dict[str, Any]:

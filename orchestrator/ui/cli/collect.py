@@ -155,10 +155,9 @@ def _print(
     rows: list[list[str]],
     limits: Iterable[str],
 ) -> None:
-    from orchestrator.ui.cli import sweep_table
+    from orchestrator.ui.terminal.screen import say, show
     from orchestrator.ui.terminal.table import Column, KeyTable, cell
 
-    console = sweep_table.console()
     names, *figures = zip(*rows, strict=True) if rows else [()] * len(columns)
     table = [
         *group_columns(points, names),
@@ -167,17 +166,14 @@ def _print(
             for head, values in zip(columns[1:], figures, strict=True)
         ),
     ]
-    sweep_table.show(console, KeyTable(table))
+    show(KeyTable(table))
     for why, who in _by_reason(sweep_dir, collected).items():
-        console.print(
-            f"[yellow]missing[/yellow] {count(len(who), 'run')}, {_safe(why)}",
-            soft_wrap=not console.is_terminal,
-        )
-        console.print(f"  {_safe(listed(who, _NAMED))}", style="dim", soft_wrap=not console.is_terminal)
+        say(f"{count(len(who), 'run')}, {why}", "missing")
+        say(f"  {listed(who, _NAMED)}", style="dim")
     for warning in limits:
-        console.print(f"[yellow]note[/yellow] {_safe(warning)}", soft_wrap=not console.is_terminal)
+        say(warning, "note")
     for problem in collected.problems:
-        console.print(f"[red]problem[/red] {_safe(problem)}", soft_wrap=not console.is_terminal)
+        say(problem, "problem")
 
 
 def group_columns(points: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[Column]:
@@ -191,30 +187,25 @@ def group_columns(points: Sequence[Mapping[str, Any]], labels: Sequence[str]) ->
 
 
 def _print_written(sweep_dir: SweepDir, notes: Iterable[str], problems: Iterable[str]) -> None:
-    from orchestrator.ui.cli import sweep_table
+    from orchestrator.ui.terminal.screen import say
 
-    console = sweep_table.console()
     for note in notes:
-        console.print(f"[yellow]note[/yellow] {_safe(note)}", soft_wrap=not console.is_terminal)
+        say(note, "note")
     first, *others = _files(sweep_dir)
     written = ", ".join([str(first), *(path.name for path in others)])
     damaged = {one.partition(":")[0] for one in problems if one.startswith(f"{sweep_dir.name}/")}
-    without = f", without {count(len(damaged), 'damaged run')}" if damaged else ""
-    console.print(f"wrote {written}{without}", soft_wrap=not console.is_terminal)
+    say(f"wrote {written}" + (f", without {count(len(damaged), 'damaged run')}" if damaged else ""))
 
 
 def _print_answers(found: Sequence[Answer], final: str) -> None:
-    from orchestrator.ui.cli import sweep_table
+    from orchestrator.ui.terminal.screen import say
 
-    console = sweep_table.console()
     if found:
-        console.print(
-            f"final return of a run: {_safe(final)}", style="dim", soft_wrap=not console.is_terminal
-        )
+        say(f"final return of a run: {final}", style="dim")
     for answer in found[:_MOST_ANSWERS]:
-        console.print(f"[bold]answer[/bold] {_safe(answer)}", soft_wrap=not console.is_terminal)
+        say(answer, "answer")
     if (more := len(found) - _MOST_ANSWERS) > 0:
-        console.print(f"… {more} more answers are in the report", style="dim")
+        say(f"… {more} more answers are in the report", style="dim")
 
 
 def _files(sweep_dir: SweepDir) -> list[Path]:
@@ -223,15 +214,11 @@ def _files(sweep_dir: SweepDir) -> list[Path]:
 
 def print_comparison(compared: KeyComparison) -> None:
     """Print the table, notes and verdict of a comparison."""
-    from rich.markup import escape
-
     from orchestrator.analysis.compare.table import NOTHING, RANKS, columns, sections
     from orchestrator.analysis.compare.wording import notes, verdict
-    from orchestrator.core.formatting import plain
-    from orchestrator.ui.cli import sweep_table
+    from orchestrator.ui.terminal.screen import say, show
     from orchestrator.ui.terminal.table import Column, KeyTable, cell
 
-    console = sweep_table.console()
     told = sections(compared)
     shown = told if len(told) <= _MOST_SECTIONS else [*told[: _MOST_SECTIONS - 1], told[-1]]
     parts = _named_keys(compared)
@@ -244,12 +231,12 @@ def print_comparison(compared: KeyComparison) -> None:
         for number, (head, texts) in enumerate(zip(columns(compared), cells, strict=True))
         if number == 0 or {*texts} - {"", NOTHING}
     ]
-    sweep_table.show(console, KeyTable(table, [heads for heads, _ in rows]))
+    show(KeyTable(table, [heads for heads, _ in rows]))
     if len(shown) < len(told):
-        console.print(f"… {len(told) - len(shown)} more combinations: the CSV file has all", style="dim")
+        say(f"… {len(told) - len(shown)} more combinations: the CSV file has all", style="dim")
     for note in notes(compared)[:_MOST_NOTES]:
-        console.print(f"[yellow]note[/yellow] {escape(plain(note))}", soft_wrap=not console.is_terminal)
-    console.print(escape(plain(verdict(compared))), soft_wrap=not console.is_terminal)
+        say(note, "note")
+    say(verdict(compared))
 
 
 def _named_keys(compared: KeyComparison) -> dict[str, list[str]]:
@@ -268,15 +255,6 @@ def _named_keys(compared: KeyComparison) -> dict[str, list[str]]:
 def _head(column: str) -> str:
     """Format a column's name as a heading, on two lines if it is long."""
     return column.replace(" frames/s", "\nframes/s").replace(" (IQM)", "\n(IQM)")
-
-
-def _safe(text: object) -> str:
-    """Escape text for the terminal and for rich."""
-    from rich.markup import escape
-
-    from orchestrator.core.formatting import plain
-
-    return escape(plain(str(text)))
 
 
 def _by_reason(sweep_dir: SweepDir, collected: Collected) -> dict[str, list[str]]:

@@ -84,19 +84,13 @@ def compare(
 
 
 def _print_written(final: str, problems: Sequence[str], written: Sequence[Path]) -> None:
-    """Print the last lines, wrapped between words on a terminal; problems on the error stream."""
-    from rich.console import Console
-    from rich.markup import escape
+    """Print the last lines; problems on the error stream."""
+    from orchestrator.ui.terminal.screen import say
 
-    from orchestrator.core.formatting import plain
-    from orchestrator.ui.cli import sweep_table
-
-    console, errors = sweep_table.console(), Console(stderr=True, highlight=False)
-    console.print(escape(f"final return: {final}"), soft_wrap=not console.is_terminal)
+    say(f"final return: {final}")
     for problem in problems:
-        errors.print(f"problem: {escape(plain(problem))}", soft_wrap=not errors.is_terminal)
-    names = ", ".join(str(path) for path in written if not path.stem.endswith("-dark"))
-    console.print(escape(f"wrote {names}"), soft_wrap=not console.is_terminal)
+        say(f"problem: {problem}", errors=True)
+    say(f"wrote {', '.join(str(path) for path in written if not path.stem.endswith('-dark'))}")
 
 
 def _without_key(found: Sequence[SweepDir]) -> OrchestrateError:

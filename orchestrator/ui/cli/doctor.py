@@ -36,8 +36,8 @@ def doctor(
       orchestrate doctor --on gpu
     """
     from orchestrator.config.profiles import find_profile
-    from orchestrator.ui.cli.sweep_table import console
     from orchestrator.ui.doctor import Verdict, diagnose
+    from orchestrator.ui.terminal.screen import console
     from orchestrator.ui.terminal.working import working
 
     profile = find_profile(on) if on is not None else None

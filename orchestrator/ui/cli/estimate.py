@@ -120,28 +120,27 @@ def _check_program(sweep: Sweep, found: list[Forecast]) -> None:
 
 
 def _print(sweep: Sweep, found: list[Forecast], advice: Advice | None) -> None:
-    from orchestrator.ui.cli import sweep_table
+    from orchestrator.ui.terminal.screen import say, show
 
-    console = sweep_table.console()
     todo = {run_id for one in found for run_id in (*(run.run_id for run in one.runs), *one.skipped)}
     names = (None, *(one.where.name for one in found))
     left = sum(run.target in names and run.run_id not in todo for run in sweep.runs)
     already = f", {left} done, at work or failed" if left else ""
-    console.print(f"{sweep.name}: {count(len(todo), 'run')} to do{already}", soft_wrap=True)
+    say(f"{sweep.name}: {count(len(todo), 'run')} to do{already}")
     for one in found:
-        console.print()
+        say("")
         for line in _about(sweep, one):
-            console.print(line, soft_wrap=True, markup=False)
+            say(line)
         if any(run.seconds is not None for run in one.runs):
-            sweep_table.show(console, _runs(sweep, one))
+            show(_runs(sweep, one))
             if len(one.runs) > _LISTED:
-                console.print(f"… and {len(one.runs) - _LISTED} more; --json lists all", soft_wrap=True)
+                say(f"… and {len(one.runs) - _LISTED} more; --json lists all")
     if advice is None:  # a single target without limits: nothing to choose
         return
-    console.print()
-    console.print(f"recommended: {advice.lines[0]}", soft_wrap=True, markup=False)
+    say("")
+    say(f"recommended: {advice.lines[0]}")
     for line in advice.lines[1:]:
-        console.print(f"  {line}", soft_wrap=True, markup=False)
+        say(f"  {line}")
 
 
 def _about(sweep: Sweep, one: Forecast) -> list[str]:

@@ -83,7 +83,7 @@ def evaluate(
     )
     from orchestrator.analysis.evaluate import evaluate as play
     from orchestrator.rundir import SweepDir
-    from orchestrator.ui.cli.sweep_table import with_bar
+    from orchestrator.ui.terminal.screen import with_bar
     from orchestrator.ui.terminal.working import working
 
     sweep_dir = SweepDir.existing(results, sweep)
@@ -199,34 +199,29 @@ def _problems(failed: Sequence[FailedPolicy]) -> Iterator[OrchestrateError]:
 
 
 def _print_table(sweep_dir: SweepDir, done: Sequence[EvaluatedPolicy], found: Sequence[Summary]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
     from rich.text import Text
 
     from orchestrator.core.formatting import number
     from orchestrator.core.labels import labeller
-    from orchestrator.ui.cli.sweep_table import console
+    from orchestrator.ui.terminal.screen import say, show, table
 
     points = {row.run_id: row.point for row in sweep_dir.read_index()}
     label = labeller(list(points.values()))
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("run", no_wrap=True)
-    table.add_column("", overflow="fold")
-    for column in ("frames", "return", "IQM", "95 %", "steps"):
-        table.add_column(column, justify="right", no_wrap=True)
+    rows = table("run", "", right=("frames", "return", "IQM", "95 %", "steps"))
+    rows.columns[0].no_wrap = True
     for one, summary in zip(done, found, strict=True):
         certain = summary.low is None or summary.low == summary.high
-        table.add_row(
+        rows.add_row(
             Text(one.evaluation.run_id[:8], style="dim"),
-            escape(label(points.get(one.evaluation.run_id, {}))),
+            Text(label(points.get(one.evaluation.run_id, {}))),
             f"{one.evaluation.frames:,}",
             number(summary.mean),
             number(summary.iqm),
             "" if certain else f"{number(summary.low)} … {number(summary.high)}",
             number(summary.length),
         )
-    console().print(_title([one.evaluation for one in done]), markup=False, soft_wrap=True)
-    console().print(table)
+    say(_title([one.evaluation for one in done]))
+    show(rows)
 
 
 def _title(found: Sequence[Evaluation]) -> str:

@@ -18,12 +18,10 @@ _HEAD, _LEAST_ROOM = 14, 20
 def print_matrices(found: Sequence[Matrix]) -> None:
     """Print each matrix, in several tables without intervals where the terminal is too narrow for one."""
     from orchestrator.analysis.evaluation_matrix import shown
-    from orchestrator.ui.cli.sweep_table import console
+    from orchestrator.ui.terminal.screen import console, say
 
     if found:
-        console().print(
-            f"trained on (rows) × tested on (columns): {found[0].setting}", markup=False, soft_wrap=True
-        )
+        say(f"trained on (rows) × tested on (columns): {found[0].setting}")
     for matrix in shown(found):
         tables = list(_fitting(matrix, console().width, intervals=True))
         intervals = len(tables) == 1
@@ -32,22 +30,18 @@ def print_matrices(found: Sequence[Matrix]) -> None:
 
 
 def _print_table(matrix: Matrix, columns: Sequence[int], *, intervals: bool) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    from orchestrator.ui.cli.sweep_table import console
+    from orchestrator.ui.terminal.screen import console, table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column(Text(matrix.metric), overflow="fold")
-    for column in columns:
-        table.add_column(Text(_broken(matrix.columns[column])), justify="right", no_wrap=True)
+    rows = table(matrix.metric, right=[_broken(matrix.columns[column]) for column in columns])
     for number, row in enumerate(matrix.rows):
         before = matrix.rows[number - 1] if number else row
         if row.scripted and not before.scripted:
-            table.add_row()
+            rows.add_row()
         label = Text(row.label, style="italic" if row.scripted else "")
-        table.add_row(label, *(_cell(row, column, intervals=intervals) for column in columns))
-    console().print(table)
+        rows.add_row(label, *(_cell(row, column, intervals=intervals) for column in columns))
+    console().print(rows)
     console().print()
 
 

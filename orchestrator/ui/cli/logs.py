@@ -76,6 +76,7 @@ def _list_runs(sweep_dir: SweepDir, one_is_meant: bool, as_json: bool) -> None:
     from orchestrator.control.fleet import present
     from orchestrator.core.errors import NotFoundError
     from orchestrator.ui.cli import sweep_table
+    from orchestrator.ui.terminal.screen import show
     from orchestrator.ui.terminal.table import Column, KeyTable, cell
     from orchestrator.ui.terminal.working import working
 
@@ -99,7 +100,7 @@ def _list_runs(sweep_dir: SweepDir, one_is_meant: bool, as_json: bool) -> None:
         Column("state", [cell(one.state.value, sweep_table.STYLE[one.state]) for one in states], left=True),
         Column("attempts", [cell(one.attempt or "") for one in states]),
     ]
-    sweep_table.show(sweep_table.console(), KeyTable(table))
+    show(KeyTable(table))
     typer.echo(f"next: {example}")
 
 

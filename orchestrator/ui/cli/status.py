@@ -94,33 +94,22 @@ def _look(sweep_dir: SweepDir, meanwhile: Callable[[Survey], None] | None = None
 
 def _print(found: list[SweepDir], detailed: bool) -> None:
     from orchestrator.ui.cli import sweep_table
-
-    console = sweep_table.console()
+    from orchestrator.ui.terminal.screen import say, show
 
     def on_disk(seen: Survey) -> None:
-        console.print(f"{sweep_dir.name}: on disk, until all have answered:", style="yellow", highlight=False)
-        sweep_table.show(console, sweep_table.sweep_view(sweep_dir.name, seen, limit=sweep_table.ROWS))
+        say(f"{sweep_dir.name}: on disk, until all have answered:", style="yellow")
+        show(sweep_table.sweep_view(sweep_dir.name, seen, limit=sweep_table.ROWS))
 
     for sweep_dir in found:
         seen = _look(sweep_dir, on_disk)
+        notes = [] if detailed else list(seen.remarks)
         if detailed:
-            sweep_table.show(console, sweep_table.sweep_view(sweep_dir.name, seen, limit=_ROWS))
+            show(sweep_table.sweep_view(sweep_dir.name, seen, limit=_ROWS))
         else:
-            sweep_table.show(console, sweep_table.sweep_line(sweep_dir.name, seen))
-            if stale := sweep_table.stale_line(sweep_dir.name, seen):
-                sweep_table.show(console, stale)
-            for note in seen.remarks:
-                console.print(
-                    note, style="yellow", markup=False, highlight=False, soft_wrap=not console.is_terminal
-                )
-        if as_of := _as_of(sweep_dir):
-            console.print(
-                as_of, style="yellow", markup=False, highlight=False, soft_wrap=not console.is_terminal
-            )
-        for line in _costs(sweep_dir):
-            console.print(
-                line, style="yellow", markup=False, highlight=False, soft_wrap=not console.is_terminal
-            )
+            stale = sweep_table.stale_line(sweep_dir.name, seen)
+            show(sweep_table.sweep_line(sweep_dir.name, seen), *([stale] if stale else []))
+        for line in filter(None, (*notes, _as_of(sweep_dir), *_costs(sweep_dir))):
+            say(line, style="yellow")
 
 
 def _costs(sweep_dir: SweepDir) -> list[str]:
@@ -139,12 +128,13 @@ def _watch(found: list[SweepDir], exchange: bool) -> None:
     from orchestrator.control.exchange import exchange_with_instances
     from orchestrator.control.fleet import fetch_from_trees
     from orchestrator.ui.cli import sweep_table
+    from orchestrator.ui.terminal.screen import console, show
 
-    screen = sweep_table.console()
+    screen = console()
     # Elsewhere than on a terminal the last state is printed, in lines as long as they are.
     with Live(console=screen, auto_refresh=False, transient=not screen.is_terminal) as live:
 
-        def show(sweep_dir: SweepDir, seen: Survey) -> None:
+        def redraw(sweep_dir: SweepDir, seen: Survey) -> None:
             live.update(sweep_table.sweep_view(sweep_dir.name, seen, sweep_table.ROWS), refresh=True)
 
         tell = partial(live.console.print, markup=False, highlight=False)
@@ -152,7 +142,7 @@ def _watch(found: list[SweepDir], exchange: bool) -> None:
         while True:
             for one in found if exchange else ():
                 exchange_with_instances(one, tell)
-            seen = [(one.name, _look(one, partial(show, one) if first else None)) for one in found]
+            seen = [(one.name, _look(one, partial(redraw, one) if first else None)) for one in found]
             first = False
             views = [sweep_table.sweep_view(name, one, sweep_table.ROWS) for name, one in seen]
             up = [Text(line, style="yellow") for sweep_dir in found for line in _costs(sweep_dir)]
@@ -164,7 +154,7 @@ def _watch(found: list[SweepDir], exchange: bool) -> None:
         for one in found if exchange else ():
             fetch_from_trees(one, tell)
     if not screen.is_terminal:
-        sweep_table.show(screen, Group(*views, *up))
+        show(Group(*views, *up))
 
 
 def _as_of(sweep_dir: SweepDir) -> str:

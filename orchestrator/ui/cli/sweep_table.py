@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
@@ -19,9 +18,8 @@ from orchestrator.core.types import URGENT_FIRST, RunState
 from orchestrator.planning.ordering import sweep_eta
 from orchestrator.rundir import IndexRow
 from orchestrator.status.survey import RunStatus, Survey
+from orchestrator.ui.terminal.screen import console
 from orchestrator.ui.terminal.table import Column, KeyTable, cell
-
-_Item = TypeVar("_Item")
 
 STYLE = {
     RunState.PENDING: "dim",
@@ -159,29 +157,6 @@ def frames(status: RunStatus) -> str:
     if not status.total or status.frames == status.total:
         return f"{status.frames:,}"
     return f"{100 * status.frames // status.total}% of {status.total:,}"
-
-
-def console() -> Console:
-    return Console(highlight=False)
-
-
-def show(to: Console, what: RenderableType) -> None:
-    """Print in the width of a terminal; elsewhere lines are as long as they are."""
-    to.print(what, soft_wrap=not to.is_terminal)
-
-
-def with_bar(items: Iterable[_Item], total: int, *, least: int = 1, title: str = "") -> Iterator[_Item]:
-    """Iterate with a progress bar on a terminal, from ``least`` items on."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    live = sys.stdout.isatty() and total >= least
-    about = [TextColumn("{task.description}")] if title else []
-    columns = (*about, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(), disable=not live, transient=True) as bar:
-        task = bar.add_task(title, total=total)
-        for one in items:
-            bar.advance(task)
-            yield one
 
 
 def _by_urgency(rows: Sequence[IndexRow], statuses: Mapping[str, RunStatus]) -> list[IndexRow]:

@@ -30,7 +30,7 @@ class SyncScreen(SyncProgress):
             TransferSpeedColumn,
         )
 
-        from orchestrator.ui.cli.sweep_table import console
+        from orchestrator.ui.terminal.screen import console
 
         self._quiet = quiet
         self._live = not quiet and sys.stdout.isatty()

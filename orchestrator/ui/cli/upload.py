@@ -26,7 +26,7 @@ def upload(
     done; raises :class:`UploadError` if nothing can be sent.
     """
     from orchestrator.sync.wandb import plan_uploads, send
-    from orchestrator.ui.cli.sweep_table import with_bar
+    from orchestrator.ui.terminal.screen import with_bar
 
     found = chosen(results, sweeps)
     plan = plan_uploads(found, _meant(found, runs) if runs else None)

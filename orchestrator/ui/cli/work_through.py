@@ -94,6 +94,7 @@ def _conclude(flow: Flow, started: Started, seen: Survey) -> None:
     from orchestrator.core.types import RunState
     from orchestrator.planning.without_return import of_survey
     from orchestrator.ui.cli import sweep_table
+    from orchestrator.ui.terminal.screen import show
 
     name, up = flow.sweep_dir.name, flow.costs()
     if flow.detach and seen.active:
@@ -107,7 +108,7 @@ def _conclude(flow: Flow, started: Started, seen: Survey) -> None:
         return
     for line in up:
         typer.echo(f"{line}; the same command again sees it off, and `sky down` ends it at once", err=True)
-    sweep_table.show(sweep_table.console(), sweep_table.sweep_view(name, seen, sweep_table.ROWS))
+    show(sweep_table.sweep_view(name, seen, sweep_table.ROWS))
     for run_id, problem in started.problems.items():
         typer.echo(f"{run_id}: {problem}", err=True)
     counts = seen.counts()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from docs.code_reference import grid_list
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand
 from orchestrator.core.errors import GridError
-from orchestrator.ui.reference import grid_list
 
 DOCS = Path(__file__).parents[4] / "docs" / "grid.md"
 EXAMPLE = re.compile(r"```yaml\n(?P<grid>(?:(?!```).)*)```\n\n```text\n(?P<message>.*?)```", re.DOTALL)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from docs.code_reference import profile_table
 from orchestrator.config.backends import owner_of
 from orchestrator.config.profiles import Profile, parse_profile, profile_names
 from orchestrator.core.errors import ProfileError
-from orchestrator.ui.reference import profile_table
 
 DOCS = Path(__file__).parents[4] / "docs" / "profiles.md"
 ERROR = re.compile(r"```yaml\n(?P<profile>(?:(?!```).)*)```\n\n```text\n(?P<message>.*?)```", re.DOTALL)
