@@ -104,9 +104,7 @@ def test_help_loads_what_it_draws_and_no_more() -> None:
         "orchestrator.ui.terminal",
         "orchestrator.ui.terminal.output",
     }
-    assert loaded.isdisjoint(
-        ("typer.rich_utils", "rich", "pygments", "orjson")
-    )
+    assert loaded.isdisjoint(("typer.rich_utils", "rich", "pygments", "orjson"))
 
 
 def test_the_import_contracts_hold() -> None:
