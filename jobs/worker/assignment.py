@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from jobs.worker.failures import End, deaths_in_vain, in_vain, pause_before_next
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import Job, Reason, RunState, Size, array_of
-from orchestrator.rundir import LedgerEntry, RunDir, SweepDir, attempt_ended, tidy_finished
+from orchestrator.rundir import AttemptDir, RunDir, SweepDir, attempt_ended, tidy_finished
 from orchestrator.rundir.ledger_entries import (
-    CancelEntry,
     DamagedEntry,
-    LostEntry,
-    MemoryEntry,
-    RetryEntry,
     SubmissionEntry,
     jobs_of,
     obtained_prices,
     submissions,
 )
+from orchestrator.rundir.run_state import Decided, RunDecisions, state_of
 
 # Runs held by others are looked at this often, and given up when nothing changed for so long. A worker killed
 # a moment ago seems to hold its runs until the kernel has ended them all.
@@ -49,7 +46,7 @@ class CrashLoop:
 
 
 class Decisions:
-    """The ledger's cancellations, retries and lost results, read entry by entry as they come.
+    """The ledger, read entry by entry as it grows, and what it says of each run.
 
     ``submission`` is the number of the entry of the reader's job, ``last`` that of the last entry read.
     ``prices``: of the machines obtained for jobs, by token.
@@ -57,35 +54,23 @@ class Decisions:
 
     def __init__(self, sweep: SweepDir, submission: int) -> None:
         self._sweep, self._submission, self.last = sweep, submission, 0
+        self._runs = RunDecisions()
         self.prices: dict[str, float] = {}
-        self.cancelled: set[str] = set()
-        self.retried: dict[str, int] = {}
-        self.lost: dict[str, int] = {}
-        self.given_away: set[str] = set()
 
     def refresh(self) -> None:
         """Read the entries added since the last time. A damaged entry decides nothing."""
         new = self._sweep.read_ledger(after=self.last, strict=False)
         self.prices |= obtained_prices(new)
-        for entry in new:
-            self.last = max(self.last, entry.number)
-            self._apply(entry)
+        self._runs.apply(new)
+        self.last = max((entry.number for entry in new), default=self.last)
 
-    def _apply(self, entry: LedgerEntry) -> None:
-        if isinstance(entry, CancelEntry):
-            self.cancelled.update(entry.runs)
-        elif isinstance(entry, LostEntry):
-            self.lost.update(entry.runs)
-        elif isinstance(entry, RetryEntry | MemoryEntry):
-            self.cancelled.difference_update(entry.runs)
-            self.retried.update(entry.runs)
-            if _wants_another_job(entry) and entry.number > self._submission:
-                self.given_away.update(entry.runs)
+    def of(self, run_id: str) -> Decided:
+        """Return what is decided about a run."""
+        return self._runs.of(run_id)
 
-
-def _wants_another_job(entry: RetryEntry | MemoryEntry) -> bool:
-    """Whether the runs need more than jobs submitted before have: more memory, or another machine."""
-    return isinstance(entry, MemoryEntry) or entry.why is not None
+    def given_away(self, run_id: str) -> bool:
+        """Return whether the run waits for a job submitted later than the reader's."""
+        return self.of(run_id).elsewhere > self._submission
 
 
 class Assignment:
@@ -140,7 +125,7 @@ class Assignment:
             if run_dir.blocked_by() is None:  # else its own process is still at it
                 tidy_finished(run_dir, result)
             return Availability.OVER
-        if run_id in self._decisions.cancelled or run_id in self._decisions.given_away:
+        if self._decisions.of(run_id).cancelled or self._decisions.given_away(run_id):
             return Availability.OVER
         run_dir.description()
         return self._look_at_attempts(run_dir)
@@ -148,19 +133,27 @@ class Assignment:
     def is_over(self, run_id: str) -> bool:
         """Whether no worker may take the run again: it is done, failed or cancelled. Only reads."""
         run_dir = self._sweep.run(run_id)
-        if run_id in self._decisions.cancelled or run_dir.has_result():
+        if run_dir.has_result():
             return True
         attempts = run_dir.attempts()
         try:
             end = attempts[-1].end() if attempts else None
         except DamagedFileError:
-            return False
-        failed = end is not None and end.get("outcome") == RunState.FAILED.value
-        return failed and attempts[-1].number > self.since(run_id)
+            return self._decisions.of(run_id).cancelled
+        return self._state(run_dir, attempts, end) in (RunState.FAILED, RunState.CANCELLED)
 
     def since(self, run_id: str) -> int:
         """Return the newest attempt that a retry discounted; 0 if none."""
-        return self._decisions.retried.get(run_id, 0)
+        return self._decisions.of(run_id).retried
+
+    def _state(
+        self, run_dir: RunDir, attempts: Sequence[AttemptDir], end: Mapping[str, Any] | None
+    ) -> RunState:
+        """Return the run's state by the ledger and the end of its newest attempt."""
+        decided = self._decisions.of(run_dir.run_id)
+        decided = replace(decided, lost=max(decided.lost, run_dir.retired))
+        outcome = None if end is None else RunState(end["outcome"])
+        return state_of(decided, {one.number: outcome for one in attempts[-1:]})[0]
 
     def deaths_in_vain(self, run_id: str, witnessed: int) -> int:
         """Count as :func:`deaths_in_vain`; attempt ``witnessed`` just died under this worker."""
@@ -170,17 +163,12 @@ class Assignment:
         attempts = run_dir.attempts()
         if not attempts:
             return Availability.READY
-        run_id = run_dir.run_id
-        newest, since = attempts[-1], self.since(run_id)
+        newest, since = attempts[-1], self.since(run_dir.run_id)
         if not attempt_ended(newest):
             return Availability.HELD
         end = newest.end()
-        outcome = end and end["outcome"]
-        if outcome == RunState.FAILED.value and newest.number > since:
-            return Availability.OVER
-        # Its result is published, even where it cannot be seen yet.
-        put_aside = max(since, run_dir.retired, self._decisions.lost.get(run_id, 0))
-        if outcome == RunState.DONE.value and newest.number > put_aside:
+        # Done: its result is published, even where it cannot be seen yet.
+        if self._state(run_dir, attempts, end) in (RunState.FAILED, RunState.DONE):
             return Availability.OVER
         # The record can be the control plane's, which does not judge, as a worker's does.
         if deaths := deaths_in_vain(attempts, since):

@@ -239,7 +239,7 @@ class Worker:
             price = self._decisions.prices.get(self._job.token)
             self._budget.limit(self._cost.allowance(self._cost.lifetime(self._job.allowance, price)))
         for child in self._children.values():
-            if child.run_id in self._decisions.cancelled and not child.cancelled:
+            if self._decisions.of(child.run_id).cancelled and not child.cancelled:
                 child.cancelled = True
                 child.kill_at = time.monotonic() + grace_seconds(signal.SIGTERM)
                 child.signal(signal.SIGTERM)

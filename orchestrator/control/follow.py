@@ -265,7 +265,7 @@ def out_of_budget(sweep_dir: SweepDir, seen: Survey) -> bool:
 
 def out_of_storage(sweep_dir: SweepDir, seen: Survey) -> bool:
     """Whether runs are left because the results tree could not be written."""
-    storage = (Reason.DISK_FULL.value, Reason.STORAGE.value)
+    storage = (Reason.DISK_FULL, Reason.STORAGE)
     full = any(seen.statuses[run_id].reason in storage for run_id in seen.left)
     return full or why_left(sweep_dir, seen).cause is Reason.STORAGE
 

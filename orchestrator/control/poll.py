@@ -296,7 +296,7 @@ def _with_endings(sweep_dir: SweepDir, seen: Survey, logs: Iterable[WorkerLog]) 
             failed = alone and status.attempt > status.forgiven
             state = RunState.FAILED if failed else RunState.INTERRUPTED
             message = f"its job ended: {job.text}"
-            changed = replace(status, state=state, reason=reason.value, message=message)
+            changed = replace(status, state=state, reason=reason, message=message)
             if status.attempt > status.forgiven:
                 statuses[status.run_id] = changed
             endings[status.run_id] = {

@@ -40,7 +40,7 @@ from orchestrator.rundir.synced import require_own
 from orchestrator.status.disk_check import correct, inspect, put_on_record
 from orchestrator.status.ledger import job_ids, submitted_plugins
 from orchestrator.status.ownership import share
-from orchestrator.status.survey import Survey, decided
+from orchestrator.status.survey import Survey, retried
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def plan_sweep(
     told = poll_sweep(sweep_dir, rows_of(sweep, sweep_dir))
     seen = correct(told, inspect(sweep_dir, told.statuses), sweep_dir)
     on_record = seen.statuses == told.statuses
-    seen = decided(seen, second_chances(sweep, seen, capacity))
+    seen = retried(seen, second_chances(sweep, seen, capacity))
     number = _next_submission(sweep_dir.read_ledger()) + later
     return SubmissionPlan(_plan(sweep, number, seen, capacity, wish, deal), seen, on_record)
 
@@ -228,7 +228,7 @@ def _give_second_chances(sweep: Sweep, sweep_dir: SweepDir, seen: Survey, capaci
     chances = second_chances(sweep, seen, capacity)
     for entry in chances:
         sweep_dir.add_to_ledger(entry)
-    return decided(seen, chances)
+    return retried(seen, chances)
 
 
 def _describe_runs(plan: Plan, sweep_dir: SweepDir) -> Plan:
@@ -376,6 +376,6 @@ def latest_sweep(sweep_dir: SweepDir) -> Sweep:
 def _new_skips(plan: Plan, seen: Survey) -> bool:
     """Whether the ledger does not say yet what the plan skips, and why."""
     return any(
-        (seen.statuses[run_id].state, seen.statuses[run_id].reason) != (RunState.SKIPPED, why)
+        (seen.statuses[run_id].state, seen.statuses[run_id].message) != (RunState.SKIPPED, why)
         for run_id, why in plan.skipped.items()
     )

@@ -74,6 +74,8 @@ class Reason(enum.Enum):
     INCOMPLETE = "incomplete"
     SETUP = "set-up failed"
     BUDGET = "budget reached"
+    CANCELLED = "cancelled"
+    DAMAGED = "damaged result"
 
 
 @dataclass(frozen=True)

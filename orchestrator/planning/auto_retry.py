@@ -22,7 +22,7 @@ def second_chances(sweep: Sweep, seen: Survey, capacity: Capacity) -> list[Attem
         status = seen.statuses[run.run_id]
         if status.state is not RunState.FAILED or status.attempt <= status.forgiven:
             continue
-        if status.reason == Reason.OUT_OF_MEMORY.value and roomy and not status.more_memory:
+        if status.reason is Reason.OUT_OF_MEMORY and roomy and not status.more_memory:
             memory[run.run_id] = status.attempt
         elif capacity.can_avoid and not status.forgiven and _failed_on_a_bad_machine(status, seen):
             retry[run.run_id] = status.attempt

@@ -27,7 +27,7 @@ from orchestrator.core.types import (
 from orchestrator.core.units import ALL_MEMORY, megabytes, memory
 from orchestrator.planning.ordering import canaries, in_turns
 from orchestrator.planning.packing import Shape, allocation, mean, packed, shape_of, size_of, slots_of
-from orchestrator.status.survey import DAMAGED_RESULT, RunStatus, Survey
+from orchestrator.status.survey import RunStatus, Survey
 
 # Runs for a new job. All others are finished, wait for a decision, or belong to an active job.
 _TO_DO = (RunState.PENDING, RunState.INTERRUPTED, RunState.SKIPPED)
@@ -84,7 +84,7 @@ def make_plan(
         capacity.target,
         tuple(builder.made),
         skipped,
-        problems={one.run_id: one.message or "" for one in statuses if one.reason == DAMAGED_RESULT},
+        problems={one.run_id: one.message or "" for one in statuses if one.reason is Reason.DAMAGED},
         states={one.run_id: one.state for one in statuses},
         waiting=tuple(builder.waiting),
         no_feed=capacity.no_feed,
@@ -267,7 +267,7 @@ class _Want(enum.Enum):
 
 def _was_crowded_out(status: RunStatus) -> bool:
     """Return whether its job was out of memory while several runs were active in it."""
-    return status.state is RunState.INTERRUPTED and status.reason == Reason.OUT_OF_MEMORY.value
+    return status.state is RunState.INTERRUPTED and status.reason is Reason.OUT_OF_MEMORY
 
 
 def _by_needs(

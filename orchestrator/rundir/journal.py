@@ -24,7 +24,7 @@ from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir.atomic import dump_json, parse_json, storage_errors, write_atomic, write_exclusive
 from orchestrator.rundir.file_server import persist
 from orchestrator.rundir.holder import Holder
-from orchestrator.rundir.kinds import MALFORMED, number, text, whole
+from orchestrator.rundir.kinds import MALFORMED, number, reason, text, whole
 from orchestrator.rundir.plain_files import (
     Version,
     open_plain,
@@ -70,7 +70,7 @@ class AttemptEnd:
     """The data of an ended event. ``end_to_end_fps`` and ``value`` are of the result's summary."""
 
     outcome: RunState
-    reason: str | None
+    reason: Reason | None
     message: str | None
     frames: int | None
     end_to_end_fps: float | None
@@ -82,7 +82,7 @@ class AttemptEnd:
         summary = data.get("summary") or {}
         return cls(
             RunState(data["outcome"]),
-            text(data.get("reason")),
+            reason(data.get("reason")),
             text(data.get("message")),
             whole(data.get("frames")),
             number(summary.get("end_to_end_fps")),

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from orchestrator.core.types import Reason
+
 # What reading malformed content can raise.
 MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
 
 _BEYOND = 1 << 63
+_REASONS = {reason.value: reason for reason in Reason}
 
 
 def text(value: Any) -> str | None:
     """Return a text; ``None`` for anything else."""
     return value if type(value) is str else None
+
+
+def reason(value: Any) -> Reason | None:
+    """Return the reason of that name; ``None`` for anything else."""
+    return _REASONS.get(value) if type(value) is str else None
 
 
 def number(value: Any) -> float | None:

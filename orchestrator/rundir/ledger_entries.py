@@ -93,11 +93,20 @@ class RetryEntry(AttemptsEntry):
 
     kind = "retry"
 
+    @property
+    def needs_another_job(self) -> bool:
+        """Whether the runs need more than jobs submitted before have: automatic retries, another machine."""
+        return self.why is not None
 
-class MemoryEntry(AttemptsEntry):
+
+class MemoryEntry(RetryEntry):
     """Runs to be done again with more memory."""
 
     kind = "memory"
+
+    @property
+    def needs_another_job(self) -> bool:
+        return True
 
 
 class LostEntry(AttemptsEntry):
@@ -124,7 +133,7 @@ class FoundResult:
 
 @dataclass(frozen=True)
 class FailedAttempt:
-    """A failure that no journal records."""
+    """A failure that no journal records. ``reason``: a :class:`~orchestrator.core.types.Reason`'s word."""
 
     attempt: Int64
     reason: str | None = None

@@ -16,15 +16,12 @@ _FAILURES = 3
 # ... within this many seconds, on at most this many machines, ...
 _FORGIVEN_AFTER_S, _AT_MOST = 24 * 3600.0, 4
 # ... for a reason that the machine may cause.
-_REASONS = tuple(
-    reason.value
-    for reason in (
-        Reason.CODE_ERROR,
-        Reason.KILLED,
-        Reason.NODE_FAILURE,
-        Reason.CRASH_LOOP,
-        Reason.INCOMPLETE,
-    )
+_REASONS = (
+    Reason.CODE_ERROR,
+    Reason.KILLED,
+    Reason.NODE_FAILURE,
+    Reason.CRASH_LOOP,
+    Reason.INCOMPLETE,
 )
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from orchestrator.core.bulk_read import read_all
 from orchestrator.core.errors import DamagedFileError
-from orchestrator.core.types import RunState
+from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import RunDir, SweepDir, tidy_finished
 from orchestrator.rundir.ledger_entries import EndedEntry, FailedAttempt, FoundEntry, FoundResult, LostEntry
-from orchestrator.status.ledger import lost_results
-from orchestrator.status.survey import DAMAGED_RESULT, RunStatus, Survey, ended
+from orchestrator.rundir.run_state import decisions_in
+from orchestrator.status.survey import RunStatus, Survey, failed_by
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class RunEvidence:
     end: Mapping[str, Any] | None = None
 
     @property
-    def outcome(self) -> str | None:
+    def outcome(self) -> RunState | None:
         """The newest attempt's outcome, if its end is on record."""
-        return None if self.end is None else self.end["outcome"]
+        return None if self.end is None else RunState(self.end["outcome"])
 
 
 def inspect(sweep_dir: SweepDir, run_ids: Iterable[str]) -> dict[str, RunEvidence]:
@@ -44,7 +44,7 @@ def inspect(sweep_dir: SweepDir, run_ids: Iterable[str]) -> dict[str, RunEvidenc
             if not attempts:
                 return RunEvidence()
             evidence = RunEvidence(attempt=attempts[-1].number, end=attempts[-1].end())
-            if evidence.outcome == RunState.DONE.value and run.has_result():
+            if evidence.outcome is RunState.DONE and run.has_result():
                 return look(run_id)  # it was published a moment ago
             return evidence
         except (DamagedFileError, OSError) as error:
@@ -68,19 +68,19 @@ def correct(seen: Survey, found: Mapping[str, RunEvidence], sweep_dir: SweepDir)
 def _unrecorded_failure(status: RunStatus, evidence: RunEvidence) -> bool:
     """Return whether an unfinished run has failed: its worker died before it could record that."""
     waiting = status.state in (RunState.PENDING, RunState.INTERRUPTED)
-    failed = evidence.outcome == RunState.FAILED.value
+    failed = evidence.outcome is RunState.FAILED
     return waiting and failed and evidence.attempt > status.forgiven
 
 
 def _corrected(status: RunStatus, evidence: RunEvidence, sweep_dir: SweepDir) -> RunStatus:
     if evidence.damage is not None:
-        return replace(status, state=RunState.FAILED, reason=DAMAGED_RESULT, message=evidence.damage)
+        return replace(status, state=RunState.FAILED, reason=Reason.DAMAGED, message=evidence.damage)
     if evidence.result is not None:
         return status if status.state is RunState.CANCELLED else replace(status, state=RunState.DONE)
     if status.state is RunState.DONE:
         return replace(status, state=RunState.PENDING)
     if _unrecorded_failure(status, evidence):
-        return ended(status, _ledger_record(evidence))
+        return failed_by(status, _ledger_record(evidence))
     if status.state is RunState.UNKNOWN and proved_ended(sweep_dir.run(status.run_id)):
         return replace(status, state=RunState.INTERRUPTED)
     return status
@@ -97,16 +97,17 @@ def proved_ended(run: RunDir) -> bool:
 def put_on_record(seen: Survey, found: Mapping[str, RunEvidence], sweep_dir: SweepDir) -> None:
     """Enter in the ledger what journals lack: results, failures, and lost results."""
     there, gone, failed = {}, {}, {}
-    lost = lost_results(sweep_dir.read_ledger())
+    decisions = decisions_in(sweep_dir.read_ledger())
     for run_id, evidence in found.items():
-        status = seen.statuses[run_id]
+        status, decided = seen.statuses[run_id], decisions.of(run_id)
+        finished = evidence.outcome is RunState.DONE and evidence.attempt > max(
+            decided.lost, decided.forgiven
+        )
         if evidence.result is not None and status.state not in (RunState.DONE, RunState.CANCELLED):
             there[run_id] = FoundResult.of(evidence.result, status.attempt)
         elif evidence.result is None and evidence.damage is None and status.state is RunState.DONE:
             gone[run_id] = status.attempt
-        elif evidence.outcome == RunState.DONE.value and evidence.attempt > max(
-            lost.get(run_id, 0), status.forgiven
-        ):
+        elif finished and status.state is not RunState.CANCELLED:
             gone[run_id] = evidence.attempt
         elif _unrecorded_failure(status, evidence):
             failed[run_id] = _ledger_record(evidence)

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from orchestrator.core.formatting import count
-from orchestrator.core.types import PluginSource, RunState
+from orchestrator.core.types import PluginSource
 from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
-from orchestrator.rundir.journal import ENDED
 from orchestrator.rundir.ledger_entries import (
     DamagedEntry,
-    FoundEntry,
-    LostEntry,
-    RetryEntry,
     jobs_of,
     submissions,
 )
@@ -27,37 +23,6 @@ def job_ids(ledger: Iterable[LedgerEntry]) -> dict[str, str]:
     for entry in submissions(ledger):
         ids |= entry.job_ids
     return ids
-
-
-def finished_attempts(ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog]) -> dict[str, int]:
-    """Return the attempt that finished each run, unless the run was retried or lost its result since.
-
-    No later attempt counts: one can begin where the result was not seen yet.
-    """
-    over: dict[str, int] = {}
-    for log in logs:
-        for event in log.events:
-            if event.kind == ENDED and event.run_id and event.data["outcome"] == RunState.DONE.value:
-                over[event.run_id] = max(event.attempt or 0, over.get(event.run_id, 0))
-    found: dict[str, int] = {}
-    for entry in ledger:
-        if isinstance(entry, FoundEntry):
-            found |= {run_id: about.attempt for run_id, about in entry.runs.items()}
-        elif isinstance(entry, RetryEntry | LostEntry):
-            for run_id, attempt in entry.runs.items():
-                found.pop(run_id, None)
-                if over.get(run_id, attempt + 1) <= attempt:
-                    del over[run_id]
-    return over | found
-
-
-def lost_results(ledger: Iterable[LedgerEntry]) -> dict[str, int]:
-    """Return the newest attempt of each run that lost its result, at that time."""
-    lost: dict[str, int] = {}
-    for entry in ledger:
-        if isinstance(entry, LostEntry):
-            lost |= entry.runs
-    return lost
 
 
 def submitted_plugins(sweep_dir: SweepDir) -> tuple[PluginSource, ...]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from orchestrator.core.types import JobState, JobStatus, Reason, RunState
-from orchestrator.rundir import Event, IndexRow, LedgerEntry, WorkerLog
-from orchestrator.rundir import ledger_entries as entries
-from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS
+from orchestrator.rundir import IndexRow, LedgerEntry, WorkerLog
+from orchestrator.rundir.kinds import reason
+from orchestrator.rundir.ledger_entries import AttemptsEntry, FailedAttempt, MemoryEntry, jobs_of
+from orchestrator.rundir.run_state import UNDECIDED, Decided, RunDecisions, decisions_in, state_of
+from orchestrator.status.attempts import Attempt, Attempts, attempts_of, figures
 from orchestrator.status.bad_nodes import failing_machines
-from orchestrator.status.ledger import finished_attempts, targets_of, unreadable_files
+from orchestrator.status.ledger import targets_of, unreadable_files
 from orchestrator.status.liveness import (
     Alive,
     is_active,
@@ -23,9 +24,6 @@ from orchestrator.status.liveness import (
     outlived,
     working_tokens,
 )
-
-# The reason of a run with an incomplete result on disk.
-DAMAGED_RESULT = "damaged result"
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class RunStatus:
     state: RunState = RunState.PENDING
     attempt: int = 0
     token: str | None = None
-    reason: str | None = None
+    reason: Reason | None = None
     message: str | None = None
     frames: int | None = None
     total: int | None = None
@@ -54,12 +52,12 @@ class RunStatus:
     @property
     def why(self) -> str:
         """Reason and message as one line; empty without a problem."""
-        return ": ".join(part for part in (self.reason, self.message) if part)
+        return ": ".join(part for part in (self.reason and self.reason.value, self.message) if part)
 
     @property
     def unpaid(self) -> bool:
         """Whether the worker interrupted the run because its share of the budget was spent."""
-        return self.state is RunState.INTERRUPTED and self.reason == Reason.BUDGET.value
+        return self.state is RunState.INTERRUPTED and self.reason is Reason.BUDGET
 
     @property
     def eta(self) -> float | None:
@@ -71,12 +69,13 @@ class RunStatus:
 
     def to_json(self) -> dict[str, Any]:
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {**fields, "state": self.state.value, "eta": self.eta}
+        named = {"state": self.state.value, "reason": self.reason and self.reason.value}
+        return {**fields, **named, "eta": self.eta}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
-        return cls(**{**fields, "state": RunState(data["state"])})
+        return cls(**{**fields, "state": RunState(data["state"]), "reason": reason(data.get("reason"))})
 
 
 @dataclass(frozen=True)
@@ -171,11 +170,16 @@ def survey(
     jobs = jobs or {}
     living = {log.token: is_alive(log, jobs.get(log.token), alive) for log in logs}
     live = live_tokens(ledger, logs, living, jobs)
-    statuses = {row.run_id: RunStatus(row.run_id) for row in rows}
-    skips = _apply_skips(statuses, ledger)
-    _apply_journals(statuses, logs, living, jobs, now, lease, finished_attempts(ledger, logs))
-    _apply_decisions(statuses, ledger, skips)
-    _apply_queue(statuses, ledger, live, jobs)
+    attempts, decisions = attempts_of({row.run_id for row in rows}, logs), decisions_in(ledger)
+    statuses = {
+        row.run_id: _status(row.run_id, decisions.of(row.run_id), attempts.get(row.run_id, {}))
+        for row in rows
+    }
+    judge = _Judge({log.token: log for log in logs}, living, jobs, now, lease)
+    for run_id, status in statuses.items():
+        if status.state is RunState.RUNNING:
+            statuses[run_id] = judge.judged(status, attempts[run_id][status.attempt])
+    _apply_queue(statuses, ledger, decisions, live, jobs)
     _apply_early_ends(statuses, ledger, logs, jobs)
     bad_machines = failing_machines(rows, logs, now)
     damaged, working = unreadable_files(ledger, logs), live & working_tokens(living, jobs)
@@ -183,10 +187,56 @@ def survey(
     return Survey(rows, statuses, live, damaged, bad_machines, jobs, targets=targets, working=working)
 
 
-def decided(seen: Survey, decisions: Iterable[LedgerEntry]) -> Survey:
-    """Return the survey after these ledger entries."""
+def _status(run_id: str, decided: Decided, attempts: Attempts) -> RunStatus:
+    """Return a run's status by ledger and journals alone."""
+    ends = {number: one.outcome for number, one in attempts.items()}
+    state, number = state_of(decided, ends)
+    known = attempts[number].details() | figures(attempts, number) if number in attempts else {}
+    status = RunStatus(
+        run_id, state, number, forgiven=decided.retried, more_memory=decided.more_memory, **known
+    )
+    return status if decided is UNDECIDED else _explained(status, decided, ends.get(number))
+
+
+def _explained(status: RunStatus, decided: Decided, end: RunState | None) -> RunStatus:
+    """Replace the details of the attempt's own end where the ledger decided otherwise."""
+    if status.state is RunState.SKIPPED:
+        return replace(status, reason=None, message=decided.skipped)
+    if status.state is RunState.CANCELLED:
+        return replace(status, reason=Reason.CANCELLED, message=None)
+    if status.state is RunState.PENDING:
+        if end is RunState.DONE:  # from its beginning
+            return replace(RunStatus(status.run_id), attempt=status.attempt, forgiven=status.forgiven)
+        return replace(status, reason=None, message=None)
+    if status.state is RunState.DONE and decided.found is not None:
+        return replace(status, reason=None, message=None, **vars(decided.found))
+    failed = decided.failed
+    if status.state is RunState.FAILED and failed is not None and failed.attempt == status.attempt:
+        return failed_by(status, failed)
+    return status
+
+
+def failed_by(status: RunStatus, about: FailedAttempt) -> RunStatus:
+    """Return the status after a failure that no journal records."""
+    return replace(
+        status,
+        state=RunState.FAILED,
+        attempt=about.attempt,
+        reason=reason(about.reason) or status.reason,
+        message=about.message or status.message,
+        frames=status.frames if about.frames is None else about.frames,
+    )
+
+
+def retried(seen: Survey, retries: Iterable[AttemptsEntry]) -> Survey:
+    """Return the survey after failed attempts of these entries were put aside."""
     statuses = dict(seen.statuses)
-    _apply_decisions(statuses, decisions, {})
+    for entry in retries:
+        for run_id, attempt in entry.runs.items():
+            status = statuses[run_id]
+            memory = status.more_memory or isinstance(entry, MemoryEntry)
+            again = replace(status, state=RunState.PENDING, reason=None, message=None, more_memory=memory)
+            statuses[run_id] = replace(again, forgiven=max(attempt, status.forgiven))
     return replace(seen, statuses=statuses)
 
 
@@ -200,25 +250,10 @@ def mark_stale(seen: Survey, today: str) -> Survey:
     return replace(seen, statuses=statuses)
 
 
-def _apply_skips(
-    statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]
-) -> dict[str, entries.SubmissionEntry]:
-    """Mark runs that the latest submission mentioning them skips; return these submissions by run."""
-    skips: dict[str, entries.SubmissionEntry] = {}
-    for entry in entries.submissions(ledger):
-        skips |= dict.fromkeys(entry.skipped, entry)
-        for job in entry.jobs:
-            for run_id in job.run_ids:
-                skips.pop(run_id, None)
-    for run_id, entry in skips.items():
-        if run_id in statuses:
-            statuses[run_id] = RunStatus(run_id, RunState.SKIPPED, reason=entry.skipped[run_id])
-    return skips
-
-
 def _apply_queue(
     statuses: dict[str, RunStatus],
     ledger: Iterable[LedgerEntry],
+    decisions: RunDecisions,
     live: frozenset[str],
     jobs: Mapping[str, JobStatus],
 ) -> None:
@@ -227,13 +262,10 @@ def _apply_queue(
     A job skips runs that were retried after its submission, and does not return to them.
     """
     assigned: dict[str, str] = {}
-    for entry in ledger:
-        if isinstance(entry, entries.RetryEntry):
-            for run_id in entry.runs:
-                assigned.pop(run_id, None)
-        for job in entry.jobs if isinstance(entry, entries.SubmissionEntry) else ():
-            if job.token in live:
-                assigned |= dict.fromkeys(job.run_ids, job.token)
+    for entry, job in jobs_of(ledger):
+        if job.token in live:
+            of_job = (run_id for run_id in job.run_ids if entry.number > decisions.of(run_id).again)
+            assigned |= dict.fromkeys(of_job, job.token)
     for run_id, token in assigned.items():
         status = statuses.get(run_id)
         if status and status.state in (RunState.PENDING, RunState.INTERRUPTED):
@@ -249,200 +281,40 @@ def _apply_early_ends(
 ) -> None:
     """Add why to runs of jobs that ended before any run began: a failed set-up, or the backend's words."""
     begun = {log.token: log.setup_failure for log in logs}
-    for _, job in entries.jobs_of(ledger):
+    for _, job in jobs_of(ledger):
         token, why = job.token, begun.get(job.token)
-        reason = Reason.SETUP.value if why else None
+        cause = Reason.SETUP if why else None
         if token not in begun and token in jobs and jobs[token].state.final:
             why = f"its job ended before its worker began: {jobs[token].text}"
-        ends = {RunState.PENDING, RunState.INTERRUPTED} if reason else {RunState.PENDING}
+        ends = {RunState.PENDING, RunState.INTERRUPTED} if cause else {RunState.PENDING}
         for run_id in job.run_ids if why else ():
             status = statuses.get(run_id)
             if status and status.state in ends and (status.token or "") <= token:
-                statuses[run_id] = replace(status, token=token, reason=reason, message=why)
+                statuses[run_id] = replace(status, token=token, reason=cause, message=why)
 
 
-def _apply_journals(
-    statuses: dict[str, RunStatus],
-    logs: Iterable[WorkerLog],
-    living: Mapping[str, bool | None],
-    jobs: Mapping[str, JobStatus],
-    now: float,
-    lease: float,
-    finished: Mapping[str, int],
-) -> None:
-    for log in logs:
-        times_by_run = _replay(statuses, log, finished)
-        lives, job = living[log.token], jobs.get(log.token)
-        for run_id, times in times_by_run.items():
-            status = statuses[run_id]
-            if status.state is not RunState.RUNNING or status.token != log.token:
-                continue
-            if lives is None:
-                said = job.text if job and job.state is JobState.UNKNOWN else status.message
-                statuses[run_id] = replace(status, state=RunState.UNKNOWN, message=said)
-            elif not lives and outlived(log, job) and is_active(times, now, lease):
-                said = f"its worker still writes, and its job is back in the queue: {job.text if job else ''}"
-                statuses[run_id] = replace(status, message=said)
-            elif not lives:
-                statuses[run_id] = _interrupted(status, job)
-            elif is_stalled(times, now, lease):
-                statuses[run_id] = replace(status, state=RunState.STALLED)
+class _Judge(NamedTuple):
+    """What is known of the workers: their journals, whether they live, and their jobs, by token."""
 
+    logs: Mapping[str, WorkerLog]
+    living: Mapping[str, bool | None]
+    jobs: Mapping[str, JobStatus]
+    now: float
+    lease: float
 
-def _interrupted(status: RunStatus, job: JobStatus | None) -> RunStatus:
-    """Return the status of a run after its worker died; the backend may give the reason."""
-    if job is None or job.reason is None:
-        return replace(status, state=RunState.INTERRUPTED, reason="killed")
-    return replace(status, state=RunState.INTERRUPTED, reason=job.reason.value, message=job.text)
-
-
-def _replay(
-    statuses: dict[str, RunStatus], log: WorkerLog, finished: Mapping[str, int]
-) -> dict[str, list[float]]:
-    """Apply a worker's events in order; return the times of its events by run. Builds each status once."""
-    times_by_run: dict[str, list[float]] = {}
-    progress: dict[str, Event] = {}
-    drafts: dict[str, dict[str, Any]] = {}
-    for event in log.events:
-        run_id = event.run_id
-        if run_id not in statuses or event.attempt is None or event.attempt > finished.get(run_id, math.inf):
-            continue
-        draft = drafts.get(run_id)
-        if event.attempt and event.attempt < (draft["attempt"] if draft else statuses[run_id].attempt):
-            continue
-        if draft is None:
-            draft = drafts[run_id] = dict(vars(statuses[run_id]))
-        times_by_run.setdefault(run_id, []).append(event.time)
-        if event.kind == PROGRESS:  # by far the most frequent: keep the last one until another kind follows
-            progress[run_id] = event
-        else:
-            if run_id in progress:
-                draft.update(_progress(progress.pop(run_id)))
-            draft.update(_after(draft, event, log.token))
-    for run_id, event in progress.items():
-        drafts[run_id].update(_progress(event))
-    for run_id, draft in drafts.items():
-        statuses[run_id] = RunStatus(**draft)
-    return times_by_run
-
-
-def _progress(event: Event) -> dict[str, Any]:
-    """Return the fields in a progress event; missing ones stay unchanged."""
-    progress = event.progress
-    said = {
-        "frames": progress.frames,
-        "total": progress.total,
-        "end_to_end_fps": progress.end_to_end_fps,
-        "value": progress.value,
-        "since": event.time,
-    }
-    return {name: value for name, value in said.items() if value is not None}
-
-
-def _after(before: Mapping[str, Any], event: Event, token: str) -> dict[str, Any]:
-    """Return the changed fields of a status when an attempt starts or ends."""
-    if event.kind == CLAIMED:
-        running = {"state": RunState.RUNNING, "reason": None, "message": None}
-        return {**running, "attempt": event.attempt, "token": token, "since": event.time}
-    if event.kind == ENDED and event.attempt == 0 and before["attempt"]:
-        return {}  # from a worker that never had the run; another one's event is better
-    if event.kind == ENDED:
-        end = event.end
-        return {
-            "state": end.outcome,
-            "attempt": event.attempt,
-            "token": token,
-            "reason": end.reason,
-            "message": end.message,
-            "frames": before["frames"] if end.frames is None else end.frames,
-            "end_to_end_fps": before["end_to_end_fps"] if end.end_to_end_fps is None else end.end_to_end_fps,
-            "value": before["value"] if end.value is None else end.value,
-            "since": event.time,
-            "code_id": end.code_id,
-        }
-    return {}
-
-
-def _apply_decisions(
-    statuses: dict[str, RunStatus],
-    ledger: Iterable[LedgerEntry],
-    skips: Mapping[str, entries.SubmissionEntry],
-) -> None:
-    """Apply cancellations, retries, results found and results lost, in their order.
-
-    ``skips``: the submissions that skip runs; one that came after a decision skips the run again.
-    """
-    decide: Mapping[type[LedgerEntry], Callable[[RunStatus, Any], RunStatus]] = {
-        entries.FoundEntry: _found,
-        entries.LostEntry: _lost,
-        entries.EndedEntry: ended,
-        entries.CancelEntry: _cancelled,
-        entries.RetryEntry: _retried,
-        entries.MemoryEntry: _given_more_memory,
-    }
-    decisions = [entry for entry in ledger if isinstance(entry, entries.DecisionEntry)]
-    retries = [entry for entry in decisions if isinstance(entry, entries.RetryEntry | entries.MemoryEntry)]
-    retried = {run_id: entry for entry in retries for run_id in entry.runs}
-    for entry in decisions:
-        for run_id, about in entry.runs.items():
-            status, again = statuses.get(run_id), retried.get(run_id)
-            if status is None or (isinstance(entry, entries.CancelEntry) and _is_over(entry, again, status)):
-                continue
-            status, skip = decide[type(entry)](status, about), skips.get(run_id)
-            if skip is not None and skip.number > entry.number and status.state is RunState.PENDING:
-                status = replace(status, state=RunState.SKIPPED, reason=skip.skipped[run_id])
-            statuses[run_id] = status
-
-
-def _is_over(
-    cancel: entries.CancelEntry, again: entries.RetryEntry | entries.MemoryEntry | None, status: RunStatus
-) -> bool:
-    """Return whether the run was retried after its cancellation, and has begun a new attempt since."""
-    return again is not None and cancel.number < again.number and status.attempt > again.runs[status.run_id]
-
-
-def _found(status: RunStatus, about: entries.FoundResult) -> RunStatus:
-    if status.attempt > about.attempt:
-        return status
-    return replace(status, state=RunState.DONE, reason=None, message=None, **vars(about))
-
-
-def _lost(status: RunStatus, attempt: int) -> RunStatus:
-    if status.attempt > attempt or status.state is not RunState.DONE:
-        return status
-    return RunStatus(status.run_id, attempt=status.attempt)
-
-
-def ended(status: RunStatus, about: entries.FailedAttempt) -> RunStatus:
-    """Return the status after a failure that no journal records."""
-    if status.attempt > about.attempt or status.forgiven >= about.attempt:
-        return status
-    if status.state in (RunState.DONE, RunState.CANCELLED):
-        return status
-    known = {name: value for name, value in vars(about).items() if value is not None}
-    return replace(status, state=RunState.FAILED, **known)
-
-
-def _cancelled(status: RunStatus, _: int) -> RunStatus:
-    """Cancel any attempt: until a retry no worker takes the run."""
-    if status.state is RunState.DONE:
-        return status
-    return replace(status, state=RunState.CANCELLED, reason="cancelled", message=None)
-
-
-def _retried(status: RunStatus, attempt: int) -> RunStatus:
-    """Forget the ends of attempts up to this one, and every earlier cancellation."""
-    status = replace(status, forgiven=max(attempt, status.forgiven))
-    if status.state is RunState.CANCELLED:
-        return replace(status, state=RunState.PENDING, reason=None, message=None)
-    if status.attempt > attempt:
-        return status
-    if status.state is RunState.DONE:  # restart from its beginning
-        return RunStatus(status.run_id, attempt=status.attempt, forgiven=status.forgiven)
-    if status.state.final:
-        return replace(status, state=RunState.PENDING, reason=None, message=None)
-    return status
-
-
-def _given_more_memory(status: RunStatus, attempt: int) -> RunStatus:
-    return replace(_retried(status, attempt), more_memory=True)
+    def judged(self, status: RunStatus, attempt: Attempt) -> RunStatus:
+        """Return the status of a running run by its worker's life."""
+        token = status.token or ""
+        lives, job, times = self.living[token], self.jobs.get(token), attempt.times
+        if lives is None:
+            said = job.text if job and job.state is JobState.UNKNOWN else status.message
+            return replace(status, state=RunState.UNKNOWN, message=said)
+        if lives:
+            silent = is_stalled(times, self.now, self.lease)
+            return replace(status, state=RunState.STALLED) if silent else status
+        if outlived(self.logs[token], job) and is_active(times, self.now, self.lease):
+            said = f"its worker still writes, and its job is back in the queue: {job.text if job else ''}"
+            return replace(status, message=said)
+        if job is None or job.reason is None:
+            return replace(status, state=RunState.INTERRUPTED, reason=Reason.KILLED)
+        return replace(status, state=RunState.INTERRUPTED, reason=job.reason, message=job.text)

@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator.core.types import RunState
+from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import IndexRow, SweepDir, lease_seconds
 from orchestrator.rundir.copy_origin import Copy
 from orchestrator.rundir.synced import CopyDir, further_copies
-from orchestrator.status.survey import DAMAGED_RESULT, RunStatus, Survey, survey
+from orchestrator.status.survey import RunStatus, Survey, survey
 
 
 def look_at_copy(sweep_dir: SweepDir, copy: Copy, rows: Sequence[IndexRow] | None = None) -> Survey:
@@ -51,7 +51,7 @@ def _without(
     for run_id, status in statuses.items():
         why = refused.get(run_id)
         if why is not None and status.state is RunState.DONE:
-            status = replace(status, state=RunState.FAILED, reason=DAMAGED_RESULT, message=why)
+            status = replace(status, state=RunState.FAILED, reason=Reason.DAMAGED, message=why)
         yield run_id, status
 
 

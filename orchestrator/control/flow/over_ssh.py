@@ -80,6 +80,6 @@ class TargetOverSsh(Flow):
         statuses = [seen.statuses[run_id] for run_id in seen.left]
         if any(status.unpaid for status in statuses):
             return BudgetError.exit_code
-        storage = (Reason.DISK_FULL.value, Reason.STORAGE.value)
+        storage = (Reason.DISK_FULL, Reason.STORAGE)
         full = any(status.reason in storage for status in statuses)
         return StorageError.exit_code if full else None

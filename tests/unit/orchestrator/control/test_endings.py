@@ -48,4 +48,4 @@ def test_the_reason_of_a_run_with_its_job(
         jobs=over,
     )
     status = _with_endings(SweepDir(results, "s"), seen, logs).statuses[RUN]
-    assert (status.state, status.reason) == (RunState.INTERRUPTED, shown)
+    assert (status.state, status.reason) == (RunState.INTERRUPTED, Reason(shown))

@@ -16,7 +16,7 @@ from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.records import parse, plain
-from orchestrator.core.types import Capacity, Job, Resources, RunState, Size, Sweep, TargetAssignment
+from orchestrator.core.types import Capacity, Job, Reason, Resources, RunState, Size, Sweep, TargetAssignment
 from orchestrator.core.units import megabytes
 from orchestrator.planning.packing import size_of
 from orchestrator.planning.plan import at_once, make_plan
@@ -418,7 +418,7 @@ def test_runs_that_were_crowded_out_of_memory_each_get_a_job_of_the_usual_size()
     sweep = sweep_of(4)
     survey = survey_of(sweep)
     crowded = [run.run_id for run in sweep.runs[:2]]
-    died = RunStatus("", RunState.INTERRUPTED, attempt=1, reason="out of memory")
+    died = RunStatus("", RunState.INTERRUPTED, attempt=1, reason=Reason.OUT_OF_MEMORY)
     statuses = {**survey.statuses, **{one: replace(died, run_id=one) for one in crowded}}
     plan = make_plan(sweep, replace(survey, statuses=statuses), CLUSTER, submission=1)
     alone = next(array for array in plan.arrays if set(array.run_ids) == set(crowded))

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.records import plain
-from orchestrator.core.types import Capacity, RunState, Sweep
+from orchestrator.core.types import Capacity, Reason, RunState, Sweep
 from orchestrator.planning.auto_retry import second_chances
 from orchestrator.rundir import Event, Holder, IndexRow, WorkerLog
 from orchestrator.rundir.journal import ENDED, PROGRESS, STARTED
 from orchestrator.status.bad_nodes import failing_machines
-from orchestrator.status.survey import RunStatus, Survey, decided
+from orchestrator.status.survey import RunStatus, Survey, retried
 
 RUNS = [BENCHMARL.identify({"algorithm": "mappo"}, seed, 1) for seed in range(8)]
 IDS = [run.run_id for run in RUNS]
@@ -94,16 +94,16 @@ SWEEP = Sweep("s", "benchmarl", tuple(RUNS), "text")
 
 
 def test_want_of_memory_and_a_bad_machine_are_made_good_once() -> None:
-    starved = RunStatus(IDS[0], RunState.FAILED, attempt=1, reason="out of memory")
-    unlucky = RunStatus(IDS[1], RunState.FAILED, attempt=1, reason="code error")
-    wrong = RunStatus(IDS[2], RunState.FAILED, attempt=1, reason="code error")
+    starved = RunStatus(IDS[0], RunState.FAILED, attempt=1, reason=Reason.OUT_OF_MEMORY)
+    unlucky = RunStatus(IDS[1], RunState.FAILED, attempt=1, reason=Reason.CODE_ERROR)
+    wrong = RunStatus(IDS[2], RunState.FAILED, attempt=1, reason=Reason.CODE_ERROR)
     seen = survey_of(starved, unlucky, wrong)
     chances = second_chances(SWEEP, seen, CAPACITY)
     assert [(entry.kind, entry.runs) for entry in chances] == [
         ("memory", {IDS[0]: 1}),
         ("retry", {IDS[1]: 1}),
     ]
-    then = decided(seen, chances)
+    then = retried(seen, chances)
     assert then.statuses[IDS[0]].state is then.statuses[IDS[1]].state is RunState.PENDING
     assert then.statuses[IDS[0]].more_memory
     assert then.statuses[IDS[2]].state is RunState.FAILED
@@ -115,11 +115,11 @@ def test_want_of_memory_and_a_bad_machine_are_made_good_once() -> None:
 
 
 def test_where_no_machine_can_be_avoided_nobody_tries_again() -> None:
-    unlucky = RunStatus(IDS[1], RunState.FAILED, attempt=1, reason="code error")
+    unlucky = RunStatus(IDS[1], RunState.FAILED, attempt=1, reason=Reason.CODE_ERROR)
     assert second_chances(SWEEP, survey_of(unlucky), replace(CAPACITY, can_avoid=False)) == []
 
 
 def test_where_there_is_no_more_memory_nobody_tries_again() -> None:
-    starved = RunStatus(IDS[0], RunState.FAILED, attempt=1, reason="out of memory")
+    starved = RunStatus(IDS[0], RunState.FAILED, attempt=1, reason=Reason.OUT_OF_MEMORY)
     assert second_chances(SWEEP, survey_of(starved), replace(CAPACITY, max_mem=None)) == []
     assert second_chances(SWEEP, survey_of(starved), replace(CAPACITY, max_mem="8G")) == []

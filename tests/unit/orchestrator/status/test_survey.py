@@ -206,7 +206,7 @@ def test_a_result_found_on_disk_counts() -> None:
 def test_skips_last_as_long_as_the_latest_submission_says() -> None:
     skipping = submission(skipped={RUN: "no GPU"})
     status = state_of([skipping], [])
-    assert (status.state, status.reason) == (RunState.SKIPPED, "no GPU")
+    assert (status.state, status.message) == (RunState.SKIPPED, "no GPU")
     assert state_of([skipping, submission(2, "0002-0001")], []).state is RunState.QUEUED
 
 
