@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from orchestrator.core.records import parse, plain
-from orchestrator.core.types import Int64, Job
+from orchestrator.core.types import Int64, Job, Reason
 from orchestrator.rundir.frozen_code import FrozenCode, SentCode
 from orchestrator.rundir.submitted import SubmissionCost
 
@@ -133,10 +133,10 @@ class FoundResult:
 
 @dataclass(frozen=True)
 class FailedAttempt:
-    """A failure that no journal records. ``reason``: a :class:`~orchestrator.core.types.Reason`'s word."""
+    """A failure that no journal records."""
 
     attempt: Int64
-    reason: str | None = None
+    reason: Reason | None = None
     message: str | None = None
     frames: Int64 | None = None
 

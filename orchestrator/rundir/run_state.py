@@ -92,7 +92,7 @@ class Decided:
         return {**ends, self.failed.attempt: RunState.FAILED}
 
     def finished(self, ends: Ends) -> int | None:
-        """Return the attempt whose result counts, if there is one."""
+        """Return the attempt with the result that counts, if there is one."""
         if self.found is not None:
             return self.found.attempt
         aside = max(self.forgiven, self.lost)

@@ -10,6 +10,7 @@ from orchestrator.core.bulk_read import read_all
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import RunDir, SweepDir, tidy_finished
+from orchestrator.rundir.kinds import reason
 from orchestrator.rundir.ledger_entries import EndedEntry, FailedAttempt, FoundEntry, FoundResult, LostEntry
 from orchestrator.rundir.run_state import decisions_in
 from orchestrator.status.survey import RunStatus, Survey, failed_by
@@ -123,4 +124,4 @@ def put_on_record(seen: Survey, found: Mapping[str, RunEvidence], sweep_dir: Swe
 def _ledger_record(evidence: RunEvidence) -> FailedAttempt:
     """Return an end record in the ledger's form."""
     end = evidence.end or {}
-    return FailedAttempt(evidence.attempt, end.get("reason"), end.get("message"), end.get("frames"))
+    return FailedAttempt(evidence.attempt, reason(end.get("reason")), end.get("message"), end.get("frames"))

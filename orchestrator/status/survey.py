@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
+from orchestrator.core.records import parse, plain
 from orchestrator.core.types import JobState, JobStatus, Reason, RunState
 from orchestrator.rundir import IndexRow, LedgerEntry, WorkerLog
-from orchestrator.rundir.kinds import reason
 from orchestrator.rundir.ledger_entries import AttemptsEntry, FailedAttempt, MemoryEntry, jobs_of
 from orchestrator.rundir.run_state import UNDECIDED, Decided, RunDecisions, decisions_in, state_of
 from orchestrator.status.attempts import Attempt, Attempts, attempts_of, figures
@@ -68,14 +68,12 @@ class RunStatus:
         return max(0.0, (self.total - self.frames) / speed)
 
     def to_json(self) -> dict[str, Any]:
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        named = {"state": self.state.value, "reason": self.reason and self.reason.value}
-        return {**fields, **named, "eta": self.eta}
+        return {**plain(self), "eta": self.eta}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
-        return cls(**{**fields, "state": RunState(data["state"]), "reason": reason(data.get("reason"))})
+        """Parse what :meth:`to_json` returns. Raises ``ValueError``."""
+        return parse(cls, data)
 
 
 @dataclass(frozen=True)
@@ -222,7 +220,7 @@ def failed_by(status: RunStatus, about: FailedAttempt) -> RunStatus:
         status,
         state=RunState.FAILED,
         attempt=about.attempt,
-        reason=reason(about.reason) or status.reason,
+        reason=about.reason or status.reason,
         message=about.message or status.message,
         frames=status.frames if about.frames is None else about.frames,
     )

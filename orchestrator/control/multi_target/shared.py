@@ -24,7 +24,7 @@ from orchestrator.planning.ordering import canaries, in_turns
 from orchestrator.planning.plan import can_have_more_memory, to_do
 from orchestrator.rundir.ledger_entries import AttemptsEntry
 from orchestrator.status.disk_check import correct, inspect, proved_ended
-from orchestrator.status.survey import Survey, decided
+from orchestrator.status.survey import Survey, retried
 
 
 class SharedTargets:
@@ -55,7 +55,7 @@ class SharedTargets:
         """The sweep's state as a plan takes it: corrected by the files, after second chances."""
         told = poll_sweep(self.sweep_dir, rows_of(self.sweep, self.sweep_dir))
         seen = correct(told, inspect(self.sweep_dir, told.statuses), self.sweep_dir)
-        return fleet.present(self.sweep_dir, decided(seen, self.second_chances(seen)))
+        return fleet.present(self.sweep_dir, retried(seen, self.second_chances(seen)))
 
     def todo(self, seen: Survey) -> list[str]:
         """Runs without a target, the most urgent first: those begun before, then the others interleaved."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.core.types import Job, Resources
+from orchestrator.core.types import Job, Reason, Resources
 from orchestrator.rundir import FrozenCode, LedgerEntry
 from orchestrator.rundir.atomic import dump_json
 from orchestrator.rundir.frozen_code import SentCode
@@ -79,7 +79,9 @@ decided = [
     for kind in (CancelEntry, RetryEntry, MemoryEntry, LostEntry)
 ]
 results = st.builds(FoundResult, whole, st.none() | whole, st.none() | seconds, st.none() | text)
-failures = st.builds(FailedAttempt, whole, st.none() | text, st.none() | text, st.none() | whole)
+failures = st.builds(
+    FailedAttempt, whole, st.none() | st.sampled_from(Reason), st.none() | text, st.none() | whole
+)
 evidence = [
     st.builds(FoundEntry, **always, runs=st.dictionaries(text, results, max_size=3)),
     st.builds(EndedEntry, **always, runs=st.dictionaries(text, failures, max_size=3)),

@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from orchestrator.core.records import plain
 from orchestrator.core.types import RunState
 from orchestrator.rundir import Event, Holder, IndexRow, WorkerLog
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS, STARTED
@@ -112,7 +113,7 @@ class OneRun(RuleBasedStateMachine):
     def begin(self, token: str) -> None:
         number = self.attempts[-1].number + 1 if self.attempts else 1
         if token not in self.history.journals:
-            self.write(token, STARTED, holder=ELSEWHERE.to_json())
+            self.write(token, STARTED, holder=plain(ELSEWHERE))
         self.attempts.append(Claimed(number, token))
         self.write(token, CLAIMED, number)
 
@@ -192,7 +193,7 @@ class OneRun(RuleBasedStateMachine):
 
     @rule(skips=st.booleans())
     def submit(self, skips: bool) -> None:
-        self.enter(SubmissionEntry(skipped={RUN: "needs a GPU"} if skips else {}))
+        self.enter(SubmissionEntry(jobs=(), skipped={RUN: "needs a GPU"} if skips else {}))
 
     # What holds at any moment
 
@@ -212,6 +213,10 @@ class OneRun(RuleBasedStateMachine):
             and self.attempts[self.result - 1].journaled
         ):
             assert self.history.status().state is RunState.DONE
+
+    @invariant()
+    def without_a_result_no_run_is_done(self) -> None:
+        assert self.result is not None or self.history.status().state is not RunState.DONE
 
     @invariant()
     def cancelled_until_a_retry(self) -> None:
