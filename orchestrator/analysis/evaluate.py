@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from orchestrator.analysis.played_tasks import OWN_TASK, PlayedTask
-from orchestrator.config.trainers import BENCHMARL, get_trainer
+from orchestrator.config.trainers import can_evaluate, get_trainer, trainer_names
 from orchestrator.core.errors import (
     BackendUnavailableError,
     DamagedFileError,
@@ -205,9 +205,10 @@ def _evaluable_run(run_dir: RunDir) -> Run:
 
 
 def _other_trainer(which: str, trainer: str) -> OrchestrateError:
+    others = ", ".join(name for name in trainer_names() if can_evaluate(name))
     return OrchestrateError(
         f"{which} of the trainer {trainer!r}: only its own program can play its policies",
-        hint=f"runs of the trainer {BENCHMARL.name!r} can be evaluated",
+        hint=f"runs of these trainers can be evaluated: {others}",
     )
 
 

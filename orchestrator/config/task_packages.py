@@ -23,23 +23,6 @@ class TaskPackages:
     libraries: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
-# EnvPool requires the assets of all its games, 315 MB more than Procgen's. Qt draws the pictures.
-PROCGEN = TaskPackages(
-    install=("envpool", "envpool-assets", "PyQt5-Qt5", "dm-env", "optree"),
-    decide=("envpool", "envpool-assets", "PyQt5-Qt5"),
-    libraries={"libGL.so.1": "libgl1", "libgthread-2.0.so.0": "libglib2.0-0"},
-)
-_BOX2D = TaskPackages(decide=("Box2D", "box2d-py"))
-_MUJOCO = TaskPackages(decide=("mujoco",))
-_OF_MUJOCO = ("Ant", "HalfCheetah", "Hopper", "Humanoid", "Inverted*Pendulum", "Pusher", "Reacher", "Swimmer")
-ACTOR_CRITIC_TASKS: Mapping[str, TaskPackages] = {
-    "procgen/*": PROCGEN,
-    "gymnasium/ALE/*": TaskPackages(decide=("ale-py",)),
-    **{f"gymnasium/{name}*": _BOX2D for name in ("BipedalWalker", "CarRacing", "LunarLander")},
-    **{f"gymnasium/{name}*": _MUJOCO for name in (*_OF_MUJOCO, "Walker2d")},
-}
-
-
 def task_of(run: Run) -> str:
     """Return the run's task as its grid names it; empty without one."""
     return str(run.value_of("task") or "")

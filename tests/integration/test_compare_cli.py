@@ -17,7 +17,7 @@ from orchestrator.analysis.report import write_report
 from orchestrator.analysis.report.blocks import Text
 from orchestrator.analysis.report.data import report_data
 from orchestrator.analysis.report.sections.costs import where
-from orchestrator.config.trainers import BENCHMARL
+from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.rundir import SweepDir
 from orchestrator.ui.cli import app
 from tests.helpers import make_sweep, work

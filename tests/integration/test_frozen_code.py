@@ -16,7 +16,8 @@ from orchestrator.backends.local import LocalBackend
 from orchestrator.config.code.identity import code_id
 from orchestrator.config.code.snapshot import freeze
 from orchestrator.config.sweep import load_sweep
-from orchestrator.config.trainers import BENCHMARL, COMMAND
+from orchestrator.config.trainers.benchmarl import BENCHMARL
+from orchestrator.config.trainers.command import COMMAND
 from orchestrator.control.last_submission import submitted_code
 from orchestrator.control.submit import submit_sweep
 from orchestrator.core.records import parse
@@ -39,7 +40,8 @@ import json, jobs.worker.worker, orchestrator.ui.cli, mine
 from jobs.training.records import provenance
 from orchestrator.core.package_files import template
 from orchestrator.config.code.identity import code_id
-from orchestrator.config.trainers import BENCHMARL, COMMAND
+from orchestrator.config.trainers.benchmarl import BENCHMARL
+from orchestrator.config.trainers.command import COMMAND
 from orchestrator.core.types import RunState
 files = [jobs.worker.worker.__file__, orchestrator.ui.cli.__file__, mine.__file__, str(template("profiles"))]
 print(json.dumps([files, [code_id(BENCHMARL), code_id(COMMAND)], provenance.commit()]))

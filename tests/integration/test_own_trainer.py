@@ -140,6 +140,24 @@ def test_its_check_refuses_a_value(project: Path) -> None:
     assert process.returncode == 2
 
 
+def test_its_presets_stand_for_keys(project: Path) -> None:
+    """They need none of the keys that those of the built-in trainers have."""
+    description = project / "my_trainer" / "__init__.py"
+    presets = "presets={'quick': {'frames': 512}, 'wrong': {'lr': -1.0}}"
+    description.write_text(description.read_text().replace(OTHERS, f"{OTHERS}    {presets},\n"))
+    grid = project / "own.yaml"
+    grid.write_text("name: own\ntrainer: cartpole\nbase: {rollout: 256}\nmatrix: {preset: [quick, wrong]}\n")
+    process = start(project, "check", "own.yaml")
+    printed = process.communicate(timeout=600)[0]
+    assert "lr: found -1" in printed
+    assert process.returncode == 2
+    grid.write_text("name: own\ntrainer: cartpole\nbase: {rollout: 256, preset: quick}\n")
+    assert "frames=512 rollout=256" in done(start(project, "sweep", "own.yaml", "--dry-run"))
+    grid.write_text("name: own\ntrainer: cartpole\nbase: {preset: slow}\n")
+    printed = start(project, "check", "own.yaml").communicate(timeout=600)[0]
+    assert "own.yaml:3:8: preset: found 'slow', expected one of quick, wrong" in printed
+
+
 def test_the_page_shows_the_example_as_it_is() -> None:
     page = PAGE.read_text()
     for name in ("__init__.py", "learner.py"):

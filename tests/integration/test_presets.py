@@ -60,7 +60,7 @@ def test_what_they_set() -> None:
     code = (
         "import json\n"
         "from jobs.trainers.benchmarl.config import compose\n"
-        "from orchestrator.config.trainers import BENCHMARL\n"
+        "from orchestrator.config.trainers.benchmarl import BENCHMARL\n"
         "base = {'algorithm': 'ippo', 'task': 'vmas/navigation'}\n"
         "names = ('base_experiment', 'gpu', 'gpu_offline', 'debug', 'no_log')\n"
         "runs = {name: BENCHMARL.identify({**base, 'experiment': name}, 0, 1) for name in names}\n"

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from jobs.trainers.command.checking import check
-from orchestrator.config.trainers import COMMAND, get_trainer
+from orchestrator.config.trainers import get_trainer
+from orchestrator.config.trainers.command import COMMAND
 from orchestrator.planning.throughput.model import kind_of, length_of
 from orchestrator.rundir import RunDir
 from tests.helpers import command_run, finish, make_sweep, start_worker, submit, work

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.config.check import CheckReport, check_sweep
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand, load_sweep
-from orchestrator.config.trainers import BENCHMARL
+from orchestrator.config.trainers.benchmarl import BENCHMARL
 
 with warnings.catch_warnings():  # what these say of each other at import is theirs to say
     warnings.simplefilter("ignore")

@@ -12,7 +12,7 @@ import pytest
 
 from jobs.training.context import BadConfigError
 from jobs.training.time_budget import TimeBudget, checked_minutes
-from orchestrator.config.trainers import BENCHMARL
+from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.rundir import Row, RunDir
 from tests.resuming import Attempt, Kill, Nursery, bits, train_plainly
 from tests.tiny_benchmarl import NAVIGATION_IQL

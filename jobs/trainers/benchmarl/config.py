@@ -40,7 +40,7 @@ from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError
 from jobs.training.records.error_chain import first_line
 from jobs.training.time_budget import minutes_of
-from orchestrator.config.trainers import BENCHMARL
+from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.types import Run, Value
 
 ROOT = Path(benchmarl.__file__).parent / "conf"

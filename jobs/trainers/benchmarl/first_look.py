@@ -23,7 +23,7 @@ from jobs.trainers.benchmarl.values import check_value
 from jobs.training.config_errors import bare_key, unexpected
 from jobs.training.context import BadConfigError
 from jobs.training.time_budget import checked_minutes
-from orchestrator.config.trainers import BENCHMARL
+from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.types import Run, Value
 
 # What stands for a choice that a grid leaves out, as in BenchMARL's config.yaml.

@@ -15,7 +15,7 @@ from jobs.hydra.spelling import CLASS_ENDING, Vocabulary
 from jobs.trainers.benchmarl.lone_files import instead_of, lone_file
 from jobs.trainers.benchmarl.people import KEYS, NAMES
 from jobs.training.time_budget import checked_minutes
-from orchestrator.config.trainers import BENCHMARL
+from orchestrator.config.trainers.benchmarl import BENCHMARL
 
 # How PettingZoo's modules end: multiwalker_v9.
 _VERSION = re.compile(r"_?v\d+$", re.IGNORECASE)

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from jobs.training.config_errors import bare_key
-from orchestrator.config.trainers import BENCHMARL
+from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.types import Run, Value
 
 _BOUNDS = ("experiment.max_n_frames", "experiment.max_n_iters")

@@ -21,7 +21,7 @@ from jobs.training.time_budget import minutes_of
 from orchestrator.config.command import COMMAND_KEY, code_of, is_shell, module_of, program_file
 from orchestrator.config.placeholders import arguments, keys_asked_for
 from orchestrator.config.program.identity import CODE_KEY, project_files
-from orchestrator.config.trainers import COMMAND
+from orchestrator.config.trainers.command import COMMAND
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run
 

@@ -21,7 +21,7 @@ from jobs.training.context import RunContext
 from jobs.training.records.loggers import Sink, thinned
 from jobs.training.time_budget import TimeBudget
 from jobs.worker.failures import ProgramFailed, is_complete
-from orchestrator.config.trainers import COMMAND
+from orchestrator.config.trainers.command import COMMAND
 from orchestrator.rundir import CheckpointFile, ResumePoint, Row, add_row
 from orchestrator.rundir.file_server import persist
 

@@ -39,7 +39,7 @@ from jobs.worker.signals import grace_seconds
 from orchestrator.config.command import COMMAND_KEY, command_meant, program_file
 from orchestrator.config.placeholders import arguments
 from orchestrator.config.program.identity import CODE_KEY, Patterns, project_files
-from orchestrator.config.trainers import COMMAND
+from orchestrator.config.trainers.command import COMMAND
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Reason, Run, Value
 from orchestrator.rundir import AttemptDir, CheckpointFile, CodeDir

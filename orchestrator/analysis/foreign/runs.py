@@ -22,7 +22,7 @@ from orchestrator.analysis.foreign.find import FoundExperiment, find_experiments
 from orchestrator.analysis.foreign.names import readable
 from orchestrator.analysis.tables import RunReading
 from orchestrator.config.returns import return_figures
-from orchestrator.config.trainers import BENCHMARL
+from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.errors import DamagedFileError, NotFoundError, OrchestrateError
 from orchestrator.core.types import RunState
 from orchestrator.planning.throughput.measure import throughput

@@ -100,10 +100,10 @@ def _require_nodes(nodes: int, at: Position, trainer: TrainerSpec, source: YamlF
     """Refuse a number of nodes on which the trainer cannot train."""
     if nodes < 1:
         raise source.error(at, f"resources.nodes: found {nodes}, expected a whole number from 1")
-    if nodes > 1 and not trainer.several_nodes:
+    if why := trainer.refuses_nodes(None, nodes):
         raise source.error(
             at,
-            f"resources.nodes: found {nodes}, and the trainer {trainer.name} trains on one node",
+            f"resources.nodes: found {nodes}, and {why}",
             "remove nodes, or train with a program of your own for several: trainer: command",
         )
 

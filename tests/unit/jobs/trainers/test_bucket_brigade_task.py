@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from orchestrator.config.trainers import BENCHMARL
+from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.types import Run
 
 with warnings.catch_warnings():  # what these say of each other at import is theirs to say

@@ -17,7 +17,7 @@ from jobs.trainers.command.checking import check
 from jobs.trainers.command.training import command_line
 from jobs.training.context import BadConfigError
 from orchestrator.config.command import program_file
-from orchestrator.config.trainers import COMMAND
+from orchestrator.config.trainers.command import COMMAND
 from orchestrator.core.types import Run
 
 values = st.text() | st.integers() | st.booleans() | st.none() | st.lists(st.text(), max_size=2)

@@ -15,7 +15,7 @@ from jobs.trainers.learner_trainer import LearnerTrainer
 from jobs.trainers.ppo.training import TRAINER
 from jobs.training.loop import Schedule
 from jobs.training.processes.ranks import Ranks
-from orchestrator.config.trainers import PPO
+from orchestrator.config.trainers.actor_critic import PPO
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir import CheckpointFile
 

@@ -13,7 +13,9 @@ from jobs.training.plugins import as_submitted, load_plugins
 from orchestrator.config.code.identity import code_id
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand
-from orchestrator.config.trainers import BENCHMARL, COMMAND, is_installed
+from orchestrator.config.trainers import is_installed
+from orchestrator.config.trainers.benchmarl import BENCHMARL
+from orchestrator.config.trainers.command import COMMAND
 from orchestrator.core.errors import GridError
 from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Job, PluginSource, Resources

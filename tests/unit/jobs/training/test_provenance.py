@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from jobs.training.records import provenance
-from orchestrator.config.trainers import COMMAND, PPO
+from orchestrator.config.trainers.actor_critic import PPO
+from orchestrator.config.trainers.command import COMMAND
 from tests.helpers import command_run
 
 

@@ -12,7 +12,8 @@ from jobs.training.processes.life import Life
 from jobs.training.processes.process_tree import Process
 from jobs.worker import silence
 from jobs.worker.silence import Silence
-from orchestrator.config.trainers import COMMAND, IMPALA, PPO
+from orchestrator.config.trainers.actor_critic import IMPALA, PPO
+from orchestrator.config.trainers.command import COMMAND
 from tests.helpers import command_run
 
 LIMIT = 600.0

@@ -16,7 +16,7 @@ from orchestrator.analysis.compare.model import DOLLARS
 from orchestrator.analysis.compare.table import columns, sections
 from orchestrator.analysis.compare.wording import notes, verdict
 from orchestrator.analysis.ratios import Ratio
-from orchestrator.config.trainers import BENCHMARL
+from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources, Run
 from orchestrator.rundir import Event, Holder, SweepDir

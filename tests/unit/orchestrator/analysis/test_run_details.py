@@ -15,7 +15,8 @@ from benchmarks.synthetic import create_sweep, finish, matrix_runs
 from jobs.hydra.overrides import runs_of
 from jobs.train import _parser as train_parser
 from orchestrator.analysis.report.sections.runs.run_details import run_details
-from orchestrator.config.trainers import COMMAND, get_trainer
+from orchestrator.config.trainers import get_trainer
+from orchestrator.config.trainers.command import COMMAND
 
 ALGORITHM = get_trainer("benchmarl")
 numbers = st.one_of(st.integers(-(10**9), 10**9), st.floats(allow_nan=False, allow_infinity=False))

@@ -28,8 +28,7 @@ from orchestrator.backends.skypilot.task import (
     task_file,
 )
 from orchestrator.config.profiles import Profile
-from orchestrator.config.task_packages import PROCGEN
-from orchestrator.config.trainers import PPO
+from orchestrator.config.trainers.actor_critic import PPO, PROCGEN
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.findings import Verdict
 from orchestrator.core.types import Array, Job, Plan, Resources, Run, Sweep

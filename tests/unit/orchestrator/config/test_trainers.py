@@ -12,7 +12,8 @@ import pytest
 
 from orchestrator.config.code import identity
 from orchestrator.config.code.identity import code_id
-from orchestrator.config.trainers import BENCHMARL, TrainerSpec, get_trainer
+from orchestrator.config.trainers import TrainerSpec, get_trainer
+from orchestrator.config.trainers.benchmarl import BENCHMARL
 from tests.helpers import ROOT
 
 

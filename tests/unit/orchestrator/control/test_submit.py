@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from orchestrator.backends.script import Script, Setting
-from orchestrator.config.trainers import COMMAND
+from orchestrator.config.trainers.command import COMMAND
 from orchestrator.control import submit
 from orchestrator.core.errors import OrchestrateError, QueueFullError, RefusedError
 from orchestrator.core.types import Array, Capacity, JobStatus, Sweep

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.trainers import BENCHMARL
+from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.types import Capacity, RunState, Sweep
 from orchestrator.planning.interleave import interleaved
 from orchestrator.planning.plan import make_plan

@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand
-from orchestrator.config.trainers import BENCHMARL
+from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Capacity, Job, Reason, Resources, RunState, Size, Sweep, TargetAssignment
 from orchestrator.core.units import megabytes

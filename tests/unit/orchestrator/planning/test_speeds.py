@@ -241,13 +241,15 @@ def test_usual_lengths_are_those_of_the_configuration_files() -> None:
     spec = importlib.util.find_spec("benchmarl")
     assert spec is not None
     assert spec.origin is not None
-    usual = get_trainer("benchmarl").usual_frames
+    trainer = get_trainer("benchmarl")
     base = Path(spec.origin).parent / "conf" / "experiment" / "base_experiment.yaml"
     theirs = yaml.safe_load(base.read_text().replace("_000", "000"))
-    assert usual[""] == theirs["max_n_frames"]
+    usual = trainer.frames_of(trainer.identify({}, 0, 1))
+    assert usual == theirs["max_n_frames"]
     for preset in (Path(__file__).parents[4] / "jobs" / "conf" / "experiment").glob("*.yaml"):
         own = yaml.safe_load(preset.read_text())
-        assert usual[preset.stem] == own.get("max_n_frames", usual[""]), preset
+        run = trainer.identify({"experiment": preset.stem}, 0, 1)
+        assert trainer.frames_of(run) == own.get("max_n_frames", usual), preset
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.synthetic import create_sweep, finish, matrix_runs
-from orchestrator.config.trainers import COMMAND
+from orchestrator.config.trainers.command import COMMAND
 from orchestrator.core.types import RunState
 from orchestrator.planning import without_return
 from orchestrator.planning.without_return import of_survey

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator.config.code.snapshot import is_whole
-from orchestrator.config.trainers import COMMAND
+from orchestrator.config.trainers.command import COMMAND
 from orchestrator.control import submit
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import Job, Resources, Run, Sweep

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.config.trainers import BENCHMARL
+from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.records import plain
 from orchestrator.core.types import Capacity, Reason, RunState, Sweep
 from orchestrator.planning.auto_retry import second_chances

@@ -11,7 +11,8 @@ from jobs.trainers.actor_critic.memory import memory_warning
 from jobs.trainers.impala.config import CONFIG as IMPALA
 from jobs.trainers.ppo.config import CONFIG
 from orchestrator.config.check import check_sweep
-from orchestrator.config.trainers import PPO, get_trainer
+from orchestrator.config.trainers import get_trainer
+from orchestrator.config.trainers.actor_critic import PPO
 from orchestrator.core.types import Resources, Sweep
 
 COINRUN = {"task": "procgen/coinrun", "evaluation_interval": 0}

@@ -22,7 +22,7 @@ from jobs.trainers.actor_critic.procgen import Procgen
 from jobs.trainers.ppo.training import TRAINER
 from jobs.training.games import procgen
 from jobs.training.games.procgen import GAMES, make_pool
-from orchestrator.config.trainers import PPO
+from orchestrator.config.trainers.actor_critic import PPO
 from tests.libraries import without_qt
 
 ENVS = 3

@@ -10,7 +10,7 @@ from jobs.check import ELSEWHERE
 from jobs.trainers.actor_critic import trainer
 from jobs.trainers.actor_critic.trainer import batch_warning, precision_warning
 from jobs.trainers.ppo.config import CONFIG
-from orchestrator.config.trainers import PPO
+from orchestrator.config.trainers.actor_critic import PPO
 
 COINRUN = {"task": "procgen/coinrun", "precision": "bf16"}
 

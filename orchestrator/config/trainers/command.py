@@ -1,0 +1,45 @@
+"""The trainer `command`: any program that follows the run protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator.config.trainers.spec import TrainerSpec
+from orchestrator.core.types import Run
+
+_KEYS = {
+    "command": "the program and its arguments, a list; `{key}` in an item becomes the run's value",
+    "code": (
+        "files, folders and patterns that count as the program, relative to the folder in which it "
+        "starts, in place of the project's sources and settings; with `+` beside them, with `-` without. "
+        "Runs that were trained by other content of these files are shown as stale"
+    ),
+    "minutes": (
+        "the training time after which the program is stopped and the run is done; with `{minutes}` in "
+        "`command` the key is the program's own, and nothing is stopped"
+    ),
+}
+
+
+class CommandSpec(TrainerSpec):
+    """A trainer that starts a user's program, on any number of nodes."""
+
+    runs_program = True
+
+    def refuses_nodes(self, run: Run | None, nodes: int) -> str:  # noqa: ARG002
+        return ""
+
+    @property
+    def keys(self) -> Mapping[str, str]:
+        return _KEYS
+
+
+COMMAND = CommandSpec(
+    name="command",
+    train="jobs.trainers.command.training:train",
+    check="jobs.trainers.command.checking:check",
+    preload=("jobs.trainers.command.training",),
+    inert=("code",),
+    frames=("frames", "steps", "total_frames", "total_steps", "total_timesteps"),
+    minutes="minutes",
+)
