@@ -39,7 +39,7 @@ _ACTOR_TIMEOUT_S, _LEAST_SLACK_S = 300.0, 15.0
 
 
 class ActorCriticSpec(TrainerSpec):
-    """A trainer whose runs can have several processes, on several nodes."""
+    """A trainer of runs in one process, in several, or on several nodes."""
 
     takes_plugins = "jobs.trainers.actor_critic.environments:take_plugin"
     tasks = "jobs.trainers.actor_critic.environments:environment_names"
