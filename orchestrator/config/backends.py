@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orchestrator.config.plug_ins import find_plug_in, plug_in_names
 from orchestrator.core.errors import OrchestrateError
-
-if TYPE_CHECKING:
-    from orchestrator.config.profiles.model import Profile
-    from orchestrator.config.profiles.readers import Reader
 
 ENTRY_POINT_GROUP = "orchestrate.backends"
 
 
 @dataclass(frozen=True)
 class ProfileKey:
-    """A profile key of a single backend; ``told``: its description in Markdown."""
+    """A profile key of a single backend; ``told``: its description in Markdown.
 
-    read: Reader
+    ``read``: a function of `config.profiles.readers`, of the key, its node and its file.
+    """
+
+    read: Callable[[str, Any, Any], Any]
     told: str
     default: Any = None
 
@@ -47,8 +46,8 @@ class BackendSpec:
     options: str = ""
     # Seconds that a job usually waits before it begins, where several targets share a sweep.
     patience: float = 10.0
-    # Concurrent jobs, None if only the queue decides.
-    parallel: Callable[[Profile], int | None] = lambda _: None
+    # Concurrent jobs of a `Profile`, None if only the queue decides.
+    parallel: Callable[[Any], int | None] = lambda _: None
     # Whether jobs wait in a queue and may be requeued.
     queue: bool = True
     # Whether each job has its own paid machine, made and terminated for it.

@@ -11,10 +11,10 @@ from pathlib import Path
 from orchestrator.config.grid import Axis, Exclusion, Grid, parse_grid
 from orchestrator.config.grid.extends import written
 from orchestrator.config.grid.files import read_text
-from orchestrator.config.grid.model import Position, Rule, bare_key, over, same_value, shown
+from orchestrator.config.grid.model import Rule, bare_key, over, same_value
 from orchestrator.config.grid.points import matching_steps
 from orchestrator.config.grid.resources import largest, resources_of
-from orchestrator.config.grid.yaml_nodes import Entries, Items, YamlFile
+from orchestrator.config.grid.yaml_nodes import Entries, Items, Position, YamlFile, shown
 from orchestrator.config.trainers import PRESET_KEY
 from orchestrator.core.errors import OrchestrateError, PlacedError
 from orchestrator.core.types import Run, Sweep, Value

@@ -213,7 +213,7 @@ class ResumableExperiment(Experiment):
             del self.task.get_env_fun
 
     def _setup_logger(self) -> None:
-        self.logger = IterationLogger(self)
+        self.logger = IterationLogger(self, self.composed, self.context, self.end_iteration)
 
     def _collection_loop(self) -> None:
         if self._loaded is not None:

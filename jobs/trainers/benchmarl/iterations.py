@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import copy
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
+from benchmarl.experiment import Experiment
 from benchmarl.experiment.logger import Logger
 from tensordict import TensorDictBase
 
+from jobs.trainers.benchmarl.config import Composed
+from jobs.training.context import RunContext
 from jobs.training.records.loggers import Sink, open_sinks
 from orchestrator.planning.throughput.measure import COLLECTION_TIMER, LEARNING_TIMER
 from orchestrator.rundir import Row
 
-if TYPE_CHECKING:
-    from jobs.trainers.benchmarl.experiment import ResumableExperiment
-
 
 class IterationLogger(Logger):
-    """A logger of BenchMARL that gathers one :class:`Row` per iteration."""
+    """A logger of BenchMARL that gathers one :class:`Row` per iteration.
 
-    def __init__(self, experiment: ResumableExperiment) -> None:
+    ``end_iteration`` is called with the row when it is recorded.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        composed: Composed,
+        context: RunContext,
+        end_iteration: Callable[[Row], None],
+    ) -> None:
         super().__init__(
             experiment_name=experiment.name,
             folder_name=str(experiment.folder_name),
@@ -35,7 +45,8 @@ class IterationLogger(Logger):
             project_name=experiment.config.project_name,
             wandb_extra_kwargs={},
         )
-        self._experiment = experiment
+        self._experiment, self._composed, self._context = experiment, composed, context
+        self._end_iteration = end_iteration
         self._metrics: dict[str, float] = {}
         self._sinks: list[Sink] = []
         self._wall_time = 0.0
@@ -44,13 +55,12 @@ class IterationLogger(Logger):
 
     def start(self) -> None:
         """Open the sinks; training starts now."""
-        experiment, context = self._experiment, self._experiment.context
-        user = experiment.composed.experiment
+        context, user = self._context, self._composed.experiment
         self._sinks = open_sinks(
-            experiment.composed.loggers,
+            self._composed.loggers,
             context,
             user.project_name,
-            hyperparameters(experiment),
+            hyperparameters(self._experiment, user),
             user.wandb_extra_kwargs,
             tag=lambda name: name.replace("/", "_"),  # as BenchMARL's own loggers name them
         )
@@ -76,10 +86,10 @@ class IterationLogger(Logger):
     def commit(self) -> None:
         """End the iteration: record its row."""
         row = self._row()
-        self._experiment.context.record(row)  # first: it refuses if the claim is lost
+        self._context.record(row)  # first: it refuses if the claim is lost
         for sink in self._sinks:
             sink.log(row)
-        self._experiment.end_iteration(row)
+        self._end_iteration(row)
 
     def finish(self) -> None:
         """Do nothing at BenchMARL's end of an experiment, which :meth:`close` completes."""
@@ -104,16 +114,16 @@ class IterationLogger(Logger):
         if training > 0:  # BenchMARL measures them by a clock that can be set back
             metrics["speed/training_fps"] = frames / training
         metrics["speed/end_to_end_fps"] = frames / seconds
-        metrics["system/peak_memory_mb"] = self._experiment.context.memory.peak_mb()
+        metrics["system/peak_memory_mb"] = self._context.memory.peak_mb()
         iteration, total = int(metrics["counters/iter"]), int(metrics["counters/total_frames"])
         return Row(iteration, total, self._wall_time, metrics)
 
 
-def hyperparameters(experiment: ResumableExperiment) -> dict[str, Any]:
-    """Return the hyperparameters that BenchMARL gives its loggers, with the run's own values."""
+def hyperparameters(experiment: Experiment, user: Any) -> dict[str, Any]:
+    """Return what BenchMARL gives its loggers, with ``user``, the run's own values of the experiment."""
     return {
         "critic_model_name": experiment.critic_model_name,
-        "experiment_config": dict(experiment.composed.experiment.__dict__),
+        "experiment_config": dict(user.__dict__),
         "algorithm_config": dict(experiment.algorithm_config.__dict__),
         "model_config": dict(experiment.model_config.__dict__),
         "critic_model_config": dict(experiment.critic_model_config.__dict__),

@@ -9,10 +9,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from benchmarl.experiment import Experiment
 from torchrl.objectives.utils import HardUpdate
 
 from jobs.trainers.benchmarl import buffers
@@ -27,9 +28,6 @@ from jobs.trainers.benchmarl.tensors import (
     to_tensordict,
 )
 from jobs.training.best_policy import BestPolicy
-
-if TYPE_CHECKING:
-    from jobs.trainers.benchmarl.experiment import ResumableExperiment as Experiment
 
 # 2 has the best policy.
 FORMAT = 2

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import yaml
 
 from orchestrator.config.grid.files import read_text
-from orchestrator.config.grid.model import bare_key, shown
+from orchestrator.config.grid.model import bare_key
 from orchestrator.config.grid.yaml_nodes import (
     Entries,
     Items,
@@ -21,6 +21,7 @@ from orchestrator.config.grid.yaml_nodes import (
     YamlFile,
     nearest,
     read_nodes,
+    shown,
 )
 from orchestrator.config.grid.yaml_scalars import resolve
 

@@ -5,24 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
 
+from orchestrator.config.grid.yaml_nodes import Entries, Position
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core.types import PluginSource, Value
 
-if TYPE_CHECKING:
-    from orchestrator.config.grid.yaml_nodes import Entries
-
 # More points than this are a mistake.
 MAX_POINTS = 100_000
-
-
-class Position(NamedTuple):
-    """A position in a file; both numbers count from 1. ``file``: one that the grid extends, else empty."""
-
-    line: int
-    column: int
-    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -145,12 +134,3 @@ def same_value(value: Value) -> str:
         items = sorted((key, same_value(item)) for key, item in value.items())
         return "{" + ",".join(f"{json.dumps(key)}:{item}" for key, item in items) + "}"
     return json.dumps(value)
-
-
-def shown(value: Value) -> str:
-    """Return a value in a grid's spelling, cut to 60 characters."""
-    if isinstance(value, str) and value.isprintable() and value:
-        text = value
-    else:
-        text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:57]}..."

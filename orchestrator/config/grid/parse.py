@@ -11,7 +11,7 @@ from orchestrator.config.command import PROGRAM_OF_ONES_OWN
 from orchestrator.config.grid.extends import ANCHORS, Extended
 from orchestrator.config.grid.hydra_sweeps import SweepTextError
 from orchestrator.config.grid.loggers import read_loggers
-from orchestrator.config.grid.model import Axis, Exclusion, Grid, Position, shown
+from orchestrator.config.grid.model import Axis, Exclusion, Grid
 from orchestrator.config.grid.other_programs import section_hint
 from orchestrator.config.grid.plugins import read_plugins
 from orchestrator.config.grid.points import read_exclude, read_include, refuse_empty
@@ -23,11 +23,13 @@ from orchestrator.config.grid.yaml_nodes import (
     Items,
     KeyNode,
     Node,
+    Position,
     Scalar,
     YamlFile,
     did_you_mean,
     kind,
     plain_value,
+    shown,
 )
 from orchestrator.config.trainers import TrainerSpec, get_trainer, trainer_names
 from orchestrator.core.types import Value

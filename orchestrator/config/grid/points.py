@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from orchestrator.config.grid.model import MAX_POINTS, Axis, Exclusion, Point, bare_key, same_value, shown
+from orchestrator.config.grid.model import MAX_POINTS, Axis, Exclusion, Point, bare_key, same_value
 from orchestrator.config.grid.values import Keys, nearest_key, one_value
 from orchestrator.config.grid.yaml_nodes import (
     Entries,
@@ -16,6 +16,7 @@ from orchestrator.config.grid.yaml_nodes import (
     YamlFile,
     kind,
     plain_value,
+    shown,
 )
 from orchestrator.core.types import Value
 

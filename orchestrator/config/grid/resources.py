@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from orchestrator.config.grid.model import Formula, Position, ResourceRequest, bare_key, shown
+from orchestrator.config.grid.model import Formula, ResourceRequest, bare_key
 from orchestrator.config.grid.yaml_nodes import (
     Entries,
     KeyNode,
     Node,
+    Position,
     Scalar,
     YamlFile,
     did_you_mean,
+    shown,
 )
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core.types import Resources, Run, Value

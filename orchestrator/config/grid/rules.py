@@ -6,18 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator.config.grid.extends import SET
-from orchestrator.config.grid.model import Axis, Point, Position, Rule, bare_key, same_value, shown
+from orchestrator.config.grid.model import Axis, Point, Rule, bare_key, same_value
 from orchestrator.config.grid.values import Keys, nearest_key, one_value
 from orchestrator.config.grid.yaml_nodes import (
     Entries,
     Items,
     KeyNode,
     Node,
+    Position,
     Scalar,
     YamlFile,
     did_you_mean,
     kind,
     plain_value,
+    shown,
 )
 from orchestrator.core.types import Value
 

@@ -7,9 +7,19 @@ import re
 from collections.abc import Iterable, Mapping
 
 from orchestrator.config.grid.hydra_sweeps import looks_like_sweep, sweep_values
-from orchestrator.config.grid.model import MAX_POINTS, Position, bare_key, shown
+from orchestrator.config.grid.model import MAX_POINTS, bare_key
 from orchestrator.config.grid.other_programs import values_hint
-from orchestrator.config.grid.yaml_nodes import Entries, KeyNode, Node, Scalar, YamlFile, plain_value, scalars
+from orchestrator.config.grid.yaml_nodes import (
+    Entries,
+    KeyNode,
+    Node,
+    Position,
+    Scalar,
+    YamlFile,
+    plain_value,
+    scalars,
+    shown,
+)
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core.secret_detection import WHERE_THEY_GO, secret_in
 from orchestrator.core.types import Value

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
-from orchestrator.config.grid.model import Position, shown
 from orchestrator.config.grid.yaml_scalars import resolve
 from orchestrator.core.errors import GridError, PlacedError
 from orchestrator.core.types import Value
@@ -23,6 +23,14 @@ _MAX_ALIASED = 200_000
 _UNUSABLE = re.compile("[\0\ud800-\udfff]")
 # In place of the key <<, which in quotes is text.
 _MERGE = "\0merge"
+
+
+class Position(NamedTuple):
+    """A position in a file; both numbers count from 1. ``file``: one that the grid extends, else empty."""
+
+    line: int
+    column: int
+    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -313,3 +321,12 @@ def _bad_character(text: str, source: YamlFile) -> PlacedError:
                     "in double quotes it can be written as an escape",
                 )
     return source.error(None, "this is not YAML: it cannot be read")
+
+
+def shown(value: Value) -> str:
+    """Return a value in a grid's spelling, cut to 60 characters."""
+    if isinstance(value, str) and value.isprintable() and value:
+        text = value
+    else:
+        text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."

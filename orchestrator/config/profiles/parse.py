@@ -12,15 +12,16 @@ from orchestrator.config.backends import (
     has_key,
     owner_of,
 )
-from orchestrator.config.grid.model import Position, shown
 from orchestrator.config.grid.yaml_nodes import (
     Entries,
     KeyNode,
+    Position,
     Scalar,
     YamlFile,
     did_you_mean,
     kind,
     read_nodes,
+    shown,
 )
 from orchestrator.config.profiles.model import KEY_OPTIONS, READERS, Profile
 from orchestrator.config.profiles.readers import OTHER_KEYS, Reader, read_backend

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable, Collection, Mapping
 
 from orchestrator.config.backends import ALTERNATIVES, backend_names
-from orchestrator.config.grid.model import shown
 from orchestrator.config.grid.resources import OTHER_NAMES, by_other_name, read_count
 from orchestrator.config.grid.yaml_nodes import (
     Entries,
@@ -18,6 +17,7 @@ from orchestrator.config.grid.yaml_nodes import (
     YamlFile,
     did_you_mean,
     kind,
+    shown,
 )
 from orchestrator.config.profiles.sbatch_options import OWNED_OPTIONS, contradiction, option_name
 from orchestrator.core.errors import HostError, PlacedError
