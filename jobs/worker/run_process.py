@@ -52,8 +52,8 @@ from orchestrator.config.trainers import TrainerSpec, get_trainer
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
 from orchestrator.core.types import PluginSource, Reason, RunState
 from orchestrator.planning.throughput.measure import throughput
-from orchestrator.rundir import AttemptDir, Claim, Lease, SweepDir, check_writable, tidy_finished
-from orchestrator.rundir.ledger_entries import CancelEntry
+from orchestrator.rundir import AttemptDir, Claim, Lease, LedgerEntry, SweepDir, check_writable, tidy_finished
+from orchestrator.rundir.ledger_entries import CancelEntry, RetryEntry
 from orchestrator.rundir.plain_files import open_descriptor
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -156,13 +156,19 @@ def _run(launch: Launch) -> int:
 
 
 def _was_cancelled(launch: Launch) -> bool:
-    """Whether a ledger entry since the worker's last look takes the run out of the sweep.
+    """Whether a ledger entry since the worker's last look takes the run out of the sweep, or of its job.
 
-    A run is given to another tree by an entry first and a look for claims then. So one of the two sees the
+    A run is given to another target by an entry first and a look for claims then. So one of the two sees the
     other.
     """
     new = launch.sweep.read_ledger(after=launch.ledger_read, strict=False)
-    return any(isinstance(entry, CancelEntry) and launch.run_id in entry.runs for entry in new)
+    return any(_takes_away(entry, launch.run_id) for entry in new)
+
+
+def _takes_away(entry: LedgerEntry, run_id: str) -> bool:
+    if isinstance(entry, RetryEntry):
+        return entry.why is not None and run_id in entry.runs
+    return isinstance(entry, CancelEntry) and run_id in entry.runs
 
 
 def _train(launch: Launch, context: RunContext, spec: TrainerSpec) -> End:

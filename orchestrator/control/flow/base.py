@@ -73,8 +73,7 @@ class Flow(ABC):
     def start(self, tell: Tell, warn: Tell, *, detach: bool) -> Started:
         """Check and submit what is missing. ``warn`` gets what a person should know before that.
 
-        With several targets that are followed, following submits. Raises :class:`ChecksFailedError` before
-        anything is submitted, and what a submission raises.
+        Raises :class:`ChecksFailedError` before anything is submitted, and what a submission raises.
         """
         self._tell, self._warn, self.detach = tell, warn, detach
         self._started = self._start()

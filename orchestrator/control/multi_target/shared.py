@@ -110,15 +110,19 @@ class SharedTargets:
         """
         self._open(define=define)
         seen = self.inspected()
-        for target, run_ids in self._to_take(seen):
+        moves = self._to_take(seen)
+        for target, run_ids in moves:
             self._take(target, run_ids, seen)
-        self.dealt, self.refusals, waiting = {}, [], set[str]()
+        # After the entry in the ledger: a worker that claimed one before that has it.
+        taken = {run for _, run_ids in moves for run in run_ids}
+        claimed = {run for run in taken if not proved_ended(self.sweep_dir.run(run))}
+        self.dealt, self.refusals, waiting = {}, [], set(claimed)
         accepting = list(self._targets)
         while refusing := self._submit(accepting, waiting, define=define and not self.dealt):
             accepting.remove(refusing)
         if self.refusals and not self.dealt:
             raise min(self.refusals, key=lambda error: isinstance(error, RefusedError))
-        full = waiting and not self.dealt
+        full = waiting > claimed and not self.dealt
         return "the queues take no more jobs of yours now" if full else None
 
     def _open(self, *, define: bool) -> None:

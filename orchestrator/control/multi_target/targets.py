@@ -12,6 +12,7 @@ from orchestrator.backends.registry import AllBackends, behind_ssh, find_target
 from orchestrator.config.backends import get_backend
 from orchestrator.config.profiles import Profile, find_profile
 from orchestrator.control.dry_run import rehearse
+from orchestrator.control.poll import give_up
 from orchestrator.control.remote import delegate
 from orchestrator.control.remote.delegate import Delegation
 from orchestrator.control.remote.queries import assigned_of
@@ -115,20 +116,24 @@ class LocalTarget:
     def take(self, run_ids: Collection[str], seen: Survey) -> None:
         """Enter in the ledger that jobs submitted so far leave queued runs alone; cancel jobs without others.
 
-        A worker that did not read that yet may still claim one: it is then running, and its claim keeps any
-        other job from it. A machine with a file system of its own sees no ledger: terminate it. Its runs are
-        unassigned once the backend reports its end.
+        A worker that did not read that yet may still claim one, which then stays there. A job without runs
+        loses its right to begin. A machine with a file system of its own sees no ledger: it is terminated,
+        and its runs are unassigned once the backend reports its end.
         """
-        sweep_dir = self._shared.sweep_dir
+        sweep_dir, apart = self._shared.sweep_dir, self.capacity.apart
         with sweep_dir.lock():
-            if run_ids and not self.capacity.apart:
+            if run_ids and not apart:
                 newest = {run_id: sweep_dir.run(run_id).newest_attempt() for run_id in run_ids}
                 sweep_dir.add_to_ledger(RetryEntry(runs=newest, why=_TAKEN))
-            ledger, waiting = sweep_dir.read_ledger(), self._waited(seen)
-        own = {run_id for run_id, one in seen.statuses.items() if not one.state.final}
-        left = {run_id for run_id in own.difference(run_ids) if seen.target(run_id) == self.name}
-        ids, jobs = job_ids(ledger), [job for _, job in jobs_of(ledger) if job.token in waiting]
-        AllBackends().cancel([ids[one.token] for one in jobs if left.isdisjoint(one.run_ids)])
+            waiting, begun = self._waited(seen), {log.token for log in sweep_dir.read_journals()}
+            ledger = sweep_dir.read_ledger()
+            own = {run_id for run_id, one in seen.statuses.items() if not one.state.final}
+            left = {run_id for run_id in own.difference(run_ids) if seen.target(run_id) == self.name}
+            jobs = [job for _, job in jobs_of(ledger) if job.token in waiting]
+            empty = [job.token for job in jobs if left.isdisjoint(job.run_ids)]
+            back, ids = [token for token in empty if apart or token in begun], job_ids(ledger)
+            new = give_up(sweep_dir, [token for token in empty if token not in back], _TAKEN)
+        AllBackends().cancel([*(ids[token] for token in back), *new])
 
 
 class RemoteTarget:

@@ -135,12 +135,15 @@ def test_an_error_on_the_way_out_is_no_failure(
     assert (end.outcome, end.reason) == (outcome, reason)
 
 
-def test_a_run_taken_out_of_the_sweep_as_it_is_claimed_is_not_begun(results: Path) -> None:
-    """Between a worker's last look at the ledger and the claim: its tree may have given the run away."""
+@pytest.mark.parametrize(("kind", "why"), [("cancel", None), ("retry", "taken by another target")])
+def test_a_run_taken_out_of_the_sweep_as_it_is_claimed_is_not_begun(
+    results: Path, kind: str, why: str | None
+) -> None:
+    """Between a worker's last look at the ledger and the claim: the run may have been given away."""
     run = command_run(["true"])
     sweep = make_sweep(results, [run])
     launch = run_process.Launch(sweep, run.run_id, "0001-0001", Slot(0, (0,)), -1, None)
-    enter(sweep, "cancel", {"runs": {run.run_id: 0}})
+    enter(sweep, kind, {"runs": {run.run_id: 0}, "why": why})
     assert run_process._run(launch) == NOT_MINE_EXIT
     (attempt,) = sweep.run(run.run_id).attempts()
     assert (attempt.end() or {})["message"] == "cancelled as it began"
