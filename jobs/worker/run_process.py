@@ -167,7 +167,7 @@ def _was_cancelled(launch: Launch) -> bool:
 
 def _takes_away(entry: LedgerEntry, run_id: str) -> bool:
     if isinstance(entry, RetryEntry):
-        return entry.why is not None and run_id in entry.runs
+        return entry.needs_another_job and run_id in entry.runs
     return isinstance(entry, CancelEntry) and run_id in entry.runs
 
 
