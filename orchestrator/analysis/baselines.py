@@ -216,7 +216,7 @@ def _final_evaluations(sweep_dir: SweepDir, points: Mapping[str, Mapping[str, An
 
     Evaluations of another checkpoint are of an earlier training, or were made before its end.
     """
-    final = cache(lambda run_id: final_checkpoint(sweep_dir.run(run_id)))
+    final = cache(lambda run_id: final_checkpoint(sweep_dir.run_to_read(run_id)))
     for one in sweep_dir.evaluations.read():
         if one.run_id not in points or not one.baselines:
             continue

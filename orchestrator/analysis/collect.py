@@ -169,7 +169,7 @@ class _Reader:
     checksums: bool
 
     def read(self, index: IndexRow) -> RunReading:
-        run_dir, run_id = self.sweep.run(index.run_id), index.run_id
+        run_dir, run_id = self.sweep.run_to_read(index.run_id), index.run_id
         problems: list[str] = []
         told = _guarded(lambda: self._facts(run_dir), problems)
         facts, codes = told if told is not None else ({}, ())
@@ -277,7 +277,7 @@ def _index(sweep: SweepDir, problems: list[str]) -> list[IndexRow]:
     known = {row.run_id for row in indexed}
     for run_id in sweep.run_ids():
         if run_id not in known:
-            run = _guarded(sweep.run(run_id).description, problems)
+            run = _guarded(sweep.run_to_read(run_id).description, problems)
             indexed.append(IndexRow(run_id, False, run.point if run else {}))
     return indexed
 
@@ -288,7 +288,7 @@ def _trainers(sweeps: Iterable[SweepDir], readings: Iterable[RunReading]) -> dic
     trainers: dict[str, str] = {}
     for reading in readings:
         if reading.sweep not in trainers:
-            run = _guarded(by_name[reading.sweep].run(reading.index.run_id).description, [])
+            run = _guarded(by_name[reading.sweep].run_to_read(reading.index.run_id).description, [])
             if run is not None:
                 trainers[reading.sweep] = run.trainer
     return trainers

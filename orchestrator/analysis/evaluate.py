@@ -29,8 +29,8 @@ from orchestrator.core.json_process import JsonProcess
 from orchestrator.core.records import plain
 from orchestrator.core.types import PluginSource, Run
 from orchestrator.rundir import CheckpointFile, Evaluation, RunDir, SweepDir
+from orchestrator.rundir.absent_files import read_absent
 from orchestrator.rundir.attempt import CHECKPOINT
-from orchestrator.rundir.foreign_marks import read_absent
 from orchestrator.status.ledger import submitted_plugins
 
 # Episodes for a best policy ("absolute metric"), as a multiple of those of an evaluation in training.
@@ -98,7 +98,7 @@ def require_film(path: Path) -> None:
 def finished_runs(sweep_dir: SweepDir) -> list[str]:
     """Return the runs of the latest grid that have a result."""
     rows = (row.run_id for row in sweep_dir.read_index() if row.in_grid)
-    return [run_id for run_id in rows if sweep_dir.run(run_id).has_result()]
+    return [run_id for run_id in rows if sweep_dir.run_to_read(run_id).has_result()]
 
 
 def require_policies(sweep_dir: SweepDir) -> None:
@@ -108,7 +108,7 @@ def require_policies(sweep_dir: SweepDir) -> None:
     """
     first = next((row.run_id for row in sweep_dir.read_index() if row.in_grid), None)
     try:
-        trainer = sweep_dir.run(first).description().trainer if first is not None else None
+        trainer = sweep_dir.run_to_read(first).description().trainer if first is not None else None
     except (FileNotFoundError, DamagedFileError):
         return
     if trainer is not None and not get_trainer(trainer).evaluate:
@@ -132,7 +132,7 @@ def evaluate(
     plugins = submitted_plugins(sweep_dir)
     with closing(_Player()) as player:
         for run_id, task in product(run_ids, tasks):
-            run_dir, asked = sweep_dir.run(run_id), replace(wish, task=task)
+            run_dir, asked = sweep_dir.run_to_read(run_id), replace(wish, task=task)
             try:
                 run, checkpoint = _evaluable_run(run_dir), choose_checkpoint(run_dir, wish.checkpoint)
                 known = _recorded(run_dir, checkpoint, asked, on_record)
@@ -148,7 +148,7 @@ def evaluate(
 
 def task_names(sweep_dir: SweepDir, run_id: str) -> list[str]:
     """Return the names of all tasks that the run's trainer has; empty if it does not list them."""
-    trainer = _evaluable_run(sweep_dir.run(run_id)).trainer
+    trainer = _evaluable_run(sweep_dir.run_to_read(run_id)).trainer
     if not get_trainer(trainer).tasks:
         return []
     plugins = [asdict(plugin) for plugin in submitted_plugins(sweep_dir)]
@@ -289,7 +289,7 @@ def _evaluate(
         answer = player.ask(_request(run, checkpoint, wish, plugins))
         if not answer.get("gone") or wish.checkpoint is not None:
             break
-        checkpoint = choose_checkpoint(sweep_dir.run(run.run_id), None)
+        checkpoint = choose_checkpoint(sweep_dir.run_to_read(run.run_id), None)
     if "error" in answer:
         on = f" on {wish.task.text('its task')}" if wish.task != OWN_TASK else ""
         raise OrchestrateError(f"run {run.run_id[:8]}{on}: {answer['error']}", hint=answer["hint"])

@@ -270,7 +270,7 @@ def absolute_metrics(sweep_dir: SweepDir) -> dict[str, Evaluation]:
     for one in sweep_dir.evaluations.read():
         if one.best and one.returns and all(map(finite, one.returns)):
             best.setdefault(one.run_id, []).append(one)
-    chosen = {run_id: _absolute(sweep_dir.run(run_id), found) for run_id, found in best.items()}
+    chosen = {run_id: _absolute(sweep_dir.run_to_read(run_id), found) for run_id, found in best.items()}
     return {run_id: one for run_id, one in chosen.items() if one is not None}
 
 

@@ -24,7 +24,7 @@ from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import amount, count, listed, moment
 from orchestrator.core.types import RunState, array_of
 from orchestrator.rundir import CodeDir, RunDir, SweepDir, removable
-from orchestrator.rundir.foreign_marks import mark_absent, origin_of, read_absent
+from orchestrator.rundir.absent_files import mark_absent, read_absent
 from orchestrator.rundir.ledger_entries import AssignedEntry, DamagedEntry, jobs_of, submissions
 from orchestrator.rundir.removable import CHECKPOINTS, OPTIONAL_KINDS
 from orchestrator.rundir.synced import copy_of, no_sync
@@ -120,12 +120,13 @@ def surplus(sweep_dir: SweepDir, options: CleanOptions) -> Surplus:
     if sweep_dir.path.is_symlink():
         found.left.append(f"{sweep_dir.path}: is a link, expected a folder")
         return found
-    seen, copied = poll_sweep(sweep_dir), copy_of(sweep_dir) is not None
+    seen, not_uploaded = poll_sweep(sweep_dir), _not_uploaded(sweep_dir, options)
     outside = frozenset(row.run_id for row in seen.rows if not row.in_grid)
-    look = _RunLook(sweep_dir, options, seen, outside, _not_uploaded(sweep_dir, options), copied)
-    for one in read_all(look.surplus, removable.run_ids(sweep_dir)):
-        found.merge(one)
-    if not copied:
+    for tree in (sweep_dir, *sweep_dir.copies()):
+        look = _RunLook(tree, options, seen, outside, not_uploaded, copy_of(tree) is not None)
+        for one in read_all(look.surplus, removable.run_ids(tree)):
+            found.merge(one)
+    if copy_of(sweep_dir) is None:
         _add_code(sweep_dir, seen, options, found)
     if found.not_uploaded:
         runs = count(found.not_uploaded, "run")
@@ -242,8 +243,8 @@ class _RunLook:
     def _finished(self, found: Surplus, run: RunDir, result: Mapping[str, Any]) -> None:
         if not self._is_old(run.result_path.stat().st_mtime, result.get("ended")):
             return
-        # Of what came from elsewhere a sync would fetch the same files again.
-        if not self.copied and origin_of(run.path) is None and run.blocked_by() is None:
+        # For a copy a sync would fetch the same files again.
+        if not self.copied and run.blocked_by() is None:
             found.add(_LEFTOVERS, removable.leftovers(run, result))
             found.add(_RETIRED, removable.retired_files(run, result))
         needed = removable.listed_files(run, result)

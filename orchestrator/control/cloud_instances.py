@@ -38,12 +38,11 @@ from orchestrator.rundir.parcel import (
 )
 from orchestrator.rundir.synced import RESULT, RUNS, copy_of
 from orchestrator.status.ledger import job_ids
-from orchestrator.sync import merge
 from orchestrator.sync.file_selection import choose, run_of
 from orchestrator.sync.request import SyncOptions
 from orchestrator.sync.rsync import Listing, Rsync
 from orchestrator.sync.source import Source, store_source
-from orchestrator.sync.verify import Checked, check_all, staged_result
+from orchestrator.sync.verify import Checked, check_all, drop_pruned, publish, staged_result
 
 # What is new on an instance comes this often: what is lost with one is not older.
 EXCHANGE_S = 20.0
@@ -345,7 +344,7 @@ def _bring(job: ActiveInstance, source: Source, done: ExchangeReport) -> bool:
     for one in chosen:
         run = sweep.run(one.run_id)
         if one.whole and not run.has_result():
-            merge.drop_pruned(run, one.there)
+            drop_pruned(run, one.there)
     if not problems:
         for name in words:
             if (folder / name).exists():
@@ -387,7 +386,7 @@ def _publish(rsync: Rsync, job: ActiveInstance, listing: Listing, done: Exchange
         done.news.append(f"fetched {count(len(sound), 'result')} from {job.instance}")
     for run_id in sound:
         run = job.sweep.run(run_id)
-        merge.publish(staged[run_id], run)
+        publish(staged[run_id], run)
         tidy_finished(run, results[run_id])
     return problems
 

@@ -219,7 +219,7 @@ def log_from(
 ) -> Iterator[BufferedReader | None]:
     """The log of a run that another tree has; ``None`` for one of this tree."""
     one = next((one for one in assigned_of(sweep_dir) if run_id in one.run_ids), None)
-    if one is None or sweep_dir.run(run_id).has_result():
+    if one is None or sweep_dir.run_to_read(run_id).has_result():
         yield None
         return
     if (silence := _never_asked(sweep_dir)) is not None:

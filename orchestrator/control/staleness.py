@@ -156,7 +156,7 @@ class _Kept:
         """What trained the run, by its result, if that lists the files. Of one id all have the same."""
         if status.code_id not in self._listed:
             try:
-                result = self._sweep_dir.run(row.run_id).result()
+                result = self._sweep_dir.run_to_read(row.run_id).result()
             except (DamagedFileError, OSError):
                 result = None
             listed = ProgramFiles.from_json((result or {}).get("code_files"))

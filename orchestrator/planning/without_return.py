@@ -36,7 +36,9 @@ def of_survey(sweep_dir: SweepDir, statuses: Mapping[str, RunStatus]) -> str:
     many are read.
     """
     lacking = [one for one in statuses.values() if one.state is RunState.DONE and one.value is None]
-    found = [told for one in lacking[:_MOST_READ] if (told := _told(sweep_dir.run(one.run_id))) is not None]
+    found = [
+        told for one in lacking[:_MOST_READ] if (told := _told(sweep_dir.run_to_read(one.run_id))) is not None
+    ]
     if not found:
         return ""
     logged = {name for _, names in found for name in names}

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir.atomic import parse_exactly
+from orchestrator.rundir.plain_files import read_text
 
 RUN_ID = re.compile(r"[0-9a-f]{16}")
+COPIED_INDEX_HINT = "sync again once it is repaired at its source"
 _HEADER = "run_id\tin_grid\tpoint"
 
 
@@ -56,6 +58,15 @@ def parse_index(
                 continue
             raise DamagedFileError(path, f"line {number} is not a run ({error})", hint=hint) from error
     return rows
+
+
+def index_rows(index: Path) -> list[IndexRow]:
+    """Read the index file of a source; empty if there is none. Raises :class:`DamagedFileError`."""
+    try:
+        text = read_text(index, COPIED_INDEX_HINT, errors="surrogateescape")
+    except FileNotFoundError:
+        return []
+    return parse_index(index, text, COPIED_INDEX_HINT, lambda _: None)
 
 
 def _row(line: str) -> IndexRow:

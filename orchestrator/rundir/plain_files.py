@@ -138,3 +138,14 @@ def open_descriptor(name: str | Path, flags: int) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def read_text(path: Path, hint: str | None = None, errors: str = "strict") -> str:
+    """Return the text of a plain file. Raises :class:`DamagedFileError` with this hint."""
+    try:
+        return read_plain(path).decode(errors=errors)
+    except UnicodeDecodeError as error:
+        raise DamagedFileError(path, f"is not text ({error})", hint=hint) from error
+    except DamagedFileError as error:
+        error.hint = hint
+        raise

@@ -12,6 +12,7 @@ from typing import Any
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Run
+from orchestrator.rundir.absent_files import read_absent
 from orchestrator.rundir.atomic import (
     dump_json,
     read_json,
@@ -21,10 +22,9 @@ from orchestrator.rundir.atomic import (
 )
 from orchestrator.rundir.attempt import CHECKPOINT, POLICY, AttemptDir, CheckpointFile, listdir, sha256
 from orchestrator.rundir.claims import Claim, age_by_file_server, create_claim
-from orchestrator.rundir.copy_origin import fetch_command
+from orchestrator.rundir.copy_origin import fetch_command, main_folder
 from orchestrator.rundir.descriptions import Descriptions
 from orchestrator.rundir.file_server import persist
-from orchestrator.rundir.foreign_marks import foreign_attempts, read_absent
 from orchestrator.rundir.kinds import MALFORMED
 from orchestrator.rundir.metrics import Executed, ResumePoint, Row, merge, read_metrics, resume_chain
 from orchestrator.rundir.plain_files import PathWithin, is_listed, read_plain
@@ -46,7 +46,7 @@ class RunDir:
     @property
     def sweep(self) -> str:
         """The name of its sweep."""
-        return self.path.parent.parent.name
+        return main_folder(self.path.parent.parent).name
 
     def describe(self, run: Run) -> None:
         """Store the description in the run's folder. After the first attempt it never changes."""
@@ -111,8 +111,7 @@ class RunDir:
             return None
         if self.has_result():
             return None
-        own = bool(attempts) and attempts[-1].number > foreign_attempts(self.path)
-        if own and not _end_leftovers(attempts[-1]):
+        if attempts and not _end_leftovers(attempts[-1]):
             return None
         before = attempts[-1].number if attempts else 0
         attempt = self.attempt(max(before, self.retired) + 1)
@@ -246,14 +245,16 @@ class RunDir:
         except FileNotFoundError:
             pass
 
-    def begin_anew(self, reason: str = "what its attempts left cannot be used") -> None:
+    def begin_anew(self, reason: str = "what its attempts left cannot be used", after: int = 0) -> None:
         """Let the next attempt start from nothing; earlier attempts stay unchanged and are not read again.
 
         For a run without a result. The mark is a retired-<n>.json with the reason in place of a result.
+        ``after``: the newest attempt of a copy's version, void from now on.
         """
-        if attempts := self.attempts():
-            mark = self.path / f"retired-{attempts[-1].number}.json"
-            write_exclusive(mark, dump_json({"reason": reason}))
+        if last := max(after, self.newest_attempt()):
+            with storage_errors(self.path):
+                self.path.mkdir(parents=True, exist_ok=True)
+            write_exclusive(self.path / f"retired-{last}.json", dump_json({"reason": reason}))
 
     @property
     def retired(self) -> int:

@@ -53,11 +53,12 @@ from orchestrator.rundir.atomic import (
     write_exclusive,
 )
 from orchestrator.rundir.attempt import listdir
+from orchestrator.rundir.copy_origin import SOURCES, further_folders, read_copy
 from orchestrator.rundir.descriptions import Descriptions
 from orchestrator.rundir.evaluations import EvaluationLog
 from orchestrator.rundir.file_server import is_server_error
 from orchestrator.rundir.holder import Holder
-from orchestrator.rundir.index import RUN_ID, IndexRow, index_text, parse_index
+from orchestrator.rundir.index import COPIED_INDEX_HINT, RUN_ID, IndexRow, index_text, parse_index
 from orchestrator.rundir.journal import (
     Event,
     Journal,
@@ -69,16 +70,16 @@ from orchestrator.rundir.journal import (
 )
 from orchestrator.rundir.kinds import MALFORMED
 from orchestrator.rundir.ledger_entries import DamagedEntry, LedgerEntry, parse_entry
-from orchestrator.rundir.plain_files import Version, open_to_write, read_plain, version_of
+from orchestrator.rundir.plain_files import Version, open_to_write, read_text, version_of
 from orchestrator.rundir.run import RunDir
 from orchestrator.rundir.uploads import UploadLog
+from orchestrator.rundir.versions import counting_run
 
 # Prefix of a comparison's folder.
 COMPARISON = "compare-"
 GRIDS, LEDGER = "grids", "ledger"
 SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _INDEX_HINT = "run `orchestrate sweep` with the grid again: it writes the index anew"
-_COPIED_INDEX_HINT = "sync again once it is repaired at its source"
 # Seconds after a worker's exit for which its output stays: the job may still submit waiting runs.
 _LAST_WORDS_S = 900.0
 _STAMP = frozenset(stamp())
@@ -104,7 +105,7 @@ class SweepDir:
         self.report_page = self.report / "index.html"
         self.speeds = self.path / "speeds.json"
         self.uploads = UploadLog(self.path / "uploads.jsonl")
-        self.evaluations = EvaluationLog(self.path, "evaluations", "sources")
+        self.evaluations = EvaluationLog(self.path, "evaluations", SOURCES)
         self._descriptions = Descriptions(self.path)
         self._reader = JournalReader()
         self._index: tuple[Version, list[IndexRow]] | None = None
@@ -171,7 +172,7 @@ class SweepDir:
         numbers = _numbered(self._grids, ".yaml")
         if not numbers:
             return None
-        return numbers[-1], _text(self._grids / f"{numbers[-1]:04d}.yaml")
+        return numbers[-1], read_text(self._grids / f"{numbers[-1]:04d}.yaml")
 
     def latest_grid_path(self) -> Path:
         """Return the path of the latest grid."""
@@ -182,17 +183,23 @@ class SweepDir:
         write_atomic(self.index_path, index_text(rows).encode())
 
     def read_index(self) -> list[IndexRow]:
-        """Read the index; empty if there is none. Raises :class:`DamagedFileError`."""
-        copy = (self.path / ".synced" / "copy.json").exists()
-        hint = _COPIED_INDEX_HINT if copy else _INDEX_HINT
+        """Read the index, in a copy also of further sources. Raises :class:`DamagedFileError`."""
+        is_copy = read_copy(self.path) is not None
+        found = list(self._read_index(COPIED_INDEX_HINT if is_copy else _INDEX_HINT))
+        for copy in self.copies() if is_copy else ():
+            known = {row.run_id for row in found}
+            found += [row for row in copy.read_index() if row.run_id not in known]
+        return found
+
+    def _read_index(self, hint: str) -> list[IndexRow]:
         try:
             version = version_of(os.stat(self.index_path))
             if self._index is None or self._index[0] != version:
-                text = _text(self.index_path, hint, errors="surrogateescape")
+                text = read_text(self.index_path, hint, errors="surrogateescape")
                 self._index = version, parse_index(self.index_path, text, hint, self._point)
         except FileNotFoundError:
             return []
-        return list(self._index[1])
+        return self._index[1]
 
     def _point(self, run_id: str) -> dict[str, Any] | None:
         """Return the values by key of a run by its description; ``None`` without a readable one."""
@@ -379,9 +386,20 @@ class SweepDir:
         assert RUN_ID.fullmatch(run_id), run_id
         return RunDir(self._runs / run_id, self._descriptions)
 
+    def copies(self) -> list[SweepDir]:
+        """Return the copies of this sweep from further sources, in the order of their first sync."""
+        return [SweepDir(folder.parent, folder.name) for folder, _ in further_folders(self.path)]
+
+    def run_to_read(self, run_id: str) -> RunDir:
+        """Return the folder of a run's version that counts, for readers. Workers write to :meth:`run`."""
+        copies = self.copies()
+        is_copy = bool(copies) and read_copy(self.path) is not None
+        return counting_run(self.run(run_id), [copy.run(run_id) for copy in copies], is_copy=is_copy)
+
     def run_folders(self) -> set[str]:
-        """Return the ids of all runs with a folder."""
-        return set(filter(RUN_ID.fullmatch, listdir(self._runs)))
+        """Return the ids of all runs with a folder, here or in a copy."""
+        own = set(filter(RUN_ID.fullmatch, listdir(self._runs)))
+        return own.union(*(copy.run_folders() for copy in self.copies()))
 
     def run_ids(self) -> list[str]:
         """Return the ids of all runs with a folder or a description."""
@@ -422,16 +440,6 @@ def sweeps(results: Path) -> list[SweepDir]:
     """Return the sweeps in a results folder, by name."""
     names = (name for name in listdir(results) if SWEEP_NAME.fullmatch(name))
     return [SweepDir(results, name) for name in sorted(names) if (results / name / GRIDS).is_dir()]
-
-
-def _text(path: Path, hint: str | None = None, errors: str = "strict") -> str:
-    try:
-        return read_plain(path).decode(errors=errors)
-    except UnicodeDecodeError as error:
-        raise DamagedFileError(path, f"is not text ({error})", hint=hint) from error
-    except DamagedFileError as error:
-        error.hint = hint
-        raise
 
 
 def _numbered(folder: Path, suffix: str) -> list[int]:

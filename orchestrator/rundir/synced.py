@@ -7,8 +7,7 @@
         lock                         held by a running sync
         copy.json                    only in a copy: its source and time
         refused.json                 finished runs there that were refused, with the reason
-        state.json                   verified runs, and the runs in the main tree
-        index.tsv                    the source's index
+        state.json                   verified runs
         incoming/  results/          during a sync
       sources/<source>/              a copy of the same sweep at another source, laid out like a sweep
 """
@@ -25,11 +24,11 @@ from typing import Any
 
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.file_locks import lock
+from orchestrator.rundir.absent_files import MARK
 from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
 from orchestrator.rundir.attempt import AttemptDir, listdir
-from orchestrator.rundir.copy_origin import SOURCES, SYNCED, Copy, read_copy
+from orchestrator.rundir.copy_origin import SOURCES, SYNCED, Copy, further_folders, read_copy
 from orchestrator.rundir.fingerprint import fingerprint, is_unchanged
-from orchestrator.rundir.foreign_marks import MARK
 from orchestrator.rundir.journal import JournalReader
 from orchestrator.rundir.plain_files import open_to_write
 from orchestrator.rundir.run import RETIRED, RunDir
@@ -57,17 +56,12 @@ class State:
     """A sync's memory of a sweep at its source.
 
     ``settled``: runs verified here and unchanged there, each with a stamp of its state there; ``files``: a
-    fingerprint of each of them here. ``placed``: runs of a further source in the main tree; ``adopted``: runs
-    in the main tree from elsewhere with this source's very result. ``codes``: the fingerprint of each code
-    snapshot here, by its id.
+    fingerprint of each of them here. ``codes``: the fingerprint of each code snapshot here, by its id.
     """
 
     settled: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
-    placed: set[str] = field(default_factory=set)
-    adopted: set[str] = field(default_factory=set)
     codes: dict[str, str] = field(default_factory=dict)
-    index: str = ""
 
     def settle(self, run_id: str, token: str, folder: str) -> None:
         """Record that a run is the same here and there, with its fingerprint."""
@@ -99,7 +93,7 @@ class CopyDir:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._own = path / SYNCED
-        self.index = self._own / INDEX
+        self.index = path / INDEX
         self.incoming = self._own / "incoming"
         self.staged = self._own / "results"
         self._refused = self._own / "refused.json"
@@ -121,18 +115,14 @@ class CopyDir:
             return State(
                 dict(data["settled"]),
                 {run_id: str(known) for run_id, known in data["files"].items()},
-                set(data["placed"]),
-                set(data["adopted"]),
                 {code_id: str(known) for code_id, known in data["codes"].items()},
-                data["index"],
             )
         except (FileNotFoundError, OrchestrateError, AttributeError, KeyError, TypeError, ValueError):
             return State()
 
     def remember(self, state: State) -> None:
         """Store the sync's memory."""
-        data = {**vars(state), "placed": sorted(state.placed), "adopted": sorted(state.adopted)}
-        write_atomic(self._own / "state.json", dump_json(data), durable=False)
+        write_atomic(self._own / "state.json", dump_json(vars(state)), durable=False)
 
     def refused(self) -> dict[str, str]:
         """Return finished runs there that the latest sync refused, with the reason."""
@@ -216,9 +206,8 @@ def copy_of(sweep: SweepDir) -> Copy | None:
 
 
 def further_copies(sweep: SweepDir) -> list[tuple[CopyDir, Copy]]:
-    """Return copies of the same sweep from other sources, sorted by name."""
-    folders = (CopyDir(sweep.path / SOURCES / name) for name in sorted(listdir(sweep.path / SOURCES)))
-    return [(folder, copy) for folder in folders if (copy := folder.copy()) is not None]
+    """Return copies of the same sweep from further sources, in the order of their first sync."""
+    return [(CopyDir(folder), copy) for folder, copy in further_folders(sweep.path)]
 
 
 def further_copy(sweep: SweepDir, name: str) -> CopyDir:

@@ -37,9 +37,9 @@ def inspect(sweep_dir: SweepDir, run_ids: Iterable[str]) -> dict[str, RunEvidenc
     def look(run_id: str) -> RunEvidence:
         run = sweep_dir.run(run_id)
         try:
-            result = run.result()
+            result = (counting := sweep_dir.run_to_read(run_id)).result()
             if result is not None:
-                run.verify(result)
+                counting.verify(result)
                 return RunEvidence(result)
             attempts = run.attempts()
             if not attempts:
@@ -117,7 +117,7 @@ def put_on_record(seen: Survey, found: Mapping[str, RunEvidence], sweep_dir: Swe
             sweep_dir.add_to_ledger(entry)
     for run_id in there:
         run, result = sweep_dir.run(run_id), found[run_id].result
-        if result is not None and proved_ended(run):
+        if result is not None and run.has_result() and proved_ended(run):
             tidy_finished(run, result)  # its process may have died before this
 
 

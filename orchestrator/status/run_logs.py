@@ -25,7 +25,7 @@ def log_pieces(
     attempt, yield its job's own output. Raises :class:`NotFoundError`.
     """
     row = one_run(sweep_dir.read_index(), run, sweep_dir.name)
-    run_dir = sweep_dir.run(row.run_id)
+    run_dir = sweep_dir.run_to_read(row.run_id)
     if attempt is None and not run_dir.attempts() and (output := _job_output(sweep_dir, row.run_id)):
         yield f"run {row.run_id} has not begun; its job wrote:\n".encode()
         yield from _read(output, 0)

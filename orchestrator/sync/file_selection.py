@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import RunDir
-from orchestrator.rundir.foreign_marks import MARK
+from orchestrator.rundir.absent_files import MARK
 from orchestrator.rundir.run import ATTEMPTS
-from orchestrator.rundir.synced import RESULT, RUNS, is_brought, is_derived, kind_of, plain_size
+from orchestrator.rundir.synced import RESULT, RUNS, is_brought, is_derived, kind_of
 from orchestrator.sync.request import SyncOptions
 from orchestrator.sync.rsync import ListedFile, Listing
 from orchestrator.sync.verify import is_as_listed
@@ -24,11 +24,10 @@ class ChosenFiles:
     ``here``.
 
     ``names``: relative to the sweep's folder, at the source and here. ``there``: all files at the source,
-    relative to the run's folder or the sweep's. ``refused``: unusable names. ``kept``: files verified
-    here with another size or time at the source; ``same``: those of them with equal content. ``links``: files
-    to link instead, and the file here with their content. ``whole``: the listing is complete. ``fresh``:
-    nothing of it was here before. ``repaired``: files listed by a result here are fetched again.
-    ``misplaced``: folders where a run has a file, or the other way round; not fetched.
+    relative to the run's folder or the sweep's. ``refused``: unusable names. ``kept``: files verified here
+    with another size or time at the source; ``same``: those of them with equal content. ``whole``: the
+    listing is complete. ``fresh``: nothing of it was here before. ``repaired``: files listed by a result here
+    are fetched again. ``misplaced``: folders where a run has a file, or the other way round; not fetched.
     """
 
     here: Path
@@ -43,7 +42,6 @@ class ChosenFiles:
     refused: list[str] = field(default_factory=list)
     kept: list[ListedFile] = field(default_factory=list)
     same: list[ListedFile] = field(default_factory=list)
-    links: dict[str, Path] = field(default_factory=dict)
     misplaced: list[str] = field(default_factory=list)
 
     def take(self, entry: ListedFile) -> None:
@@ -53,30 +51,17 @@ class ChosenFiles:
             self.files += 1
             self.size += entry.size
 
-    def leave(self, name: str, size: int) -> None:
-        """Remove a file."""
-        self.names.remove(name)
-        self.files -= 1
-        self.size -= size
 
-
-def choose(
-    listing: Listing, here: Path, options: SyncOptions, adopted: Callable[[str], bool] = lambda _: False
-) -> list[ChosenFiles]:
+def choose(listing: Listing, here: Path, options: SyncOptions) -> list[ChosenFiles]:
     """Choose the files to fetch from a listing compared with the folder ``here``: the sweep's, then each
     run's.
-
-    ``adopted``: whether the run here is another source's with the same result; then only missing files that
-    it lists are fetched.
     """
     whole = not listing.problems
     groups: dict[str, list[ListedFile]] = {"": []}
     for entry in listing.entries:
         groups.setdefault(run_of(entry.path), []).append(entry)
     return [
-        _choose(ChosenFiles(here, run_id, whole), group, options, bool(run_id) and adopted(run_id))
-        for run_id, group in groups.items()
-        if group
+        _choose(ChosenFiles(here, run_id, whole), group, options) for run_id, group in groups.items() if group
     ]
 
 
@@ -86,9 +71,7 @@ def run_of(path: str) -> str:
     return rest[0] if top == RUNS and rest else ""
 
 
-def _choose(
-    chosen: ChosenFiles, entries: Sequence[ListedFile], options: SyncOptions, adopted: bool
-) -> ChosenFiles:
+def _choose(chosen: ChosenFiles, entries: Sequence[ListedFile], options: SyncOptions) -> ChosenFiles:
     here, run_id = chosen.here, chosen.run_id
     chosen.fresh = all(entry.new for entry in entries)
     base = here / RUNS / run_id if run_id else here
@@ -113,8 +96,6 @@ def _choose(
         if not entry.new or entry.path in outdated or not _is_wanted(entry, inside, options, bool(run_id)):
             continue
         listed = inside.as_posix() in verified
-        if adopted and (not listed or plain_size(base, inside.as_posix()) == entry.size):
-            continue
         if listed and is_as_listed(base, verified[inside.as_posix()]):
             chosen.kept.append(entry)
         elif run_id or not _newer_here(entry, here):

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.core.errors import NotFoundError
+from orchestrator.rundir.absent_files import MARK
 from orchestrator.rundir.copy_origin import SOURCES
 from orchestrator.rundir.descriptions import FOLDER as DESCRIPTIONS
-from orchestrator.rundir.foreign_marks import MARK
 from orchestrator.rundir.index import RUN_ID
 from orchestrator.rundir.run import RETIRED
 from orchestrator.rundir.sweep import GRIDS, LEDGER, SWEEP_NAME

@@ -17,15 +17,15 @@ from pathlib import Path
 from orchestrator.core.errors import HostError, OrchestrateError
 from orchestrator.core.formatting import plain
 from orchestrator.rundir import RunDir
-from orchestrator.rundir.foreign_marks import MARK, mark_absent, read_absent
+from orchestrator.rundir.absent_files import MARK, mark_absent, read_absent
 from orchestrator.rundir.plain_files import same_content
 from orchestrator.rundir.synced import RESULT, RUNS
-from orchestrator.sync.fetch_sweep import selected
 from orchestrator.sync.listing import list_tree
 from orchestrator.sync.request import SyncOptions
 from orchestrator.sync.rsync import Rsync
 from orchestrator.sync.source import Source, refuse_own
 from orchestrator.sync.sweep_sync import SweepSync, sweep_sync_of
+from orchestrator.sync.sync import selected
 from orchestrator.sync.verify import check_all
 
 _DELETE = 'cd -- "$1" && exec xargs -0 rm -f --'

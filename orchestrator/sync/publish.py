@@ -1,25 +1,23 @@
-"""Check fetched runs, publish their results, and record their state."""
+"""Check fetched runs, publish their results in the source's copy, and record their state."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from orchestrator.core.errors import DamagedFileError
-from orchestrator.rundir import RunDir, tidy_finished
-from orchestrator.rundir.foreign_marks import MARK, mark_absent, read_absent
+from orchestrator.core.errors import DamagedFileError, OrchestrateError
+from orchestrator.rundir import RunDir, SweepDir, depends_on_time, tidy_finished
+from orchestrator.rundir.absent_files import MARK, mark_absent, read_absent
+from orchestrator.rundir.ledger_entries import FoundEntry, FoundResult, LostEntry
 from orchestrator.rundir.plain_files import same_content
 from orchestrator.rundir.synced import CODE, RESULT, RUNS, copy_of, is_tidy, kind_of, leave_journals
-from orchestrator.sync import merge
 from orchestrator.sync.file_selection import ChosenFiles
-from orchestrator.sync.precedence import is_done_again_here, restore_precedence, unplace
 from orchestrator.sync.rsync import stamp_of, time_of
 from orchestrator.sync.sweep_sync import SweepSync
-from orchestrator.sync.verify import Checked, check_all, staged_result
+from orchestrator.sync.verify import Checked, check_all, drop_pruned, publish, staged_result
 
 # Times are in whole seconds: files changed just before the listing may have changed again after it.
 _RACE_S = 2.0
@@ -54,7 +52,7 @@ def finish_batch(sync: SweepSync, batch: Sequence[ChosenFiles], *, clean: bool) 
             sound = clean and one.run_id not in amiss
             _mark_settled(sync, one, run, just_now=one.run_id in new - again, clean=sound)
         elif one.whole:
-            merge.drop_pruned(run, one.there)
+            drop_pruned(run, one.there)
 
 
 def refused_runs(sync: SweepSync) -> dict[str, str]:
@@ -76,33 +74,51 @@ def refused_runs(sync: SweepSync) -> dict[str, str]:
 def follow_retries(sync: SweepSync, visited: Iterable[str]) -> None:
     """Put aside results here that were put aside at the source, under the same names."""
     others = []
-    visited = list(visited)
-    _review_adopted(sync, [run_id for run_id in visited if sync.adopted(run_id)])
     for run_id in visited:
-        if sync.adopted(run_id):
-            continue
         there, run = sync.listed.runs[run_id], sync.run(run_id)
         stamp = stamp_of(run.result_path)
-        if stamp is not None and not _is_sound(sync, run):
-            restore_precedence(sync, [run_id])
-            continue
-        if stamp in (None, there.result):
+        if stamp is None or not _is_sound(sync, run) or stamp == there.result:
             continue
         retired = [name for name, one in there.retired.items() if one == stamp]
         if retired:
-            _retire(sync, run, retired[0])
+            os.replace(run.result_path, run.path / retired[0])
+            sync.state.unsettle(run_id)
+            sync.report.tell(run_id, f"retried at the source; its old result is {retired[0]}")
         elif there.result is not None:
             others.append(run)
     _compare_results(sync, others)
 
 
-def _review_adopted(sync: SweepSync, run_ids: Sequence[str]) -> None:
-    """Drop adopted runs if the result in the main tree differs from this source's."""
-    _stage(sync, [f"{RUNS}/{run_id}/{RESULT}" for run_id in run_ids])
-    for run_id in run_ids:
-        theirs, ours = _staged(sync, run_id).result_path, sync.sweep.run(run_id).result_path
-        if not (theirs.exists() and ours.exists() and same_content(theirs, ours)):
-            unplace(sync, run_id)
+def record_results(sync: SweepSync) -> None:
+    """Record in the ledger of a sweep of this tree's own which results here count, or were retried there."""
+    if copy_of(sync.sweep) is not None:
+        return
+    with sync.sweep.lock():
+        known = _recorded(sync.sweep)
+        found, lost = {}, {}
+        for run_id, there in sync.listed.runs.items():
+            if (run_id in known) == (there.result is not None) and run_id not in sync.report.complete:
+                continue
+            counting = sync.sweep.run_to_read(run_id)
+            if there.result is None and not counting.has_result():
+                lost[run_id] = known[run_id]
+            elif counting.path == sync.run(run_id).path and (result := counting.result()) is not None:
+                attempt = max(result["attempt"], sync.sweep.run(run_id).newest_attempt())
+                found[run_id] = replace(FoundResult.of(result), attempt=attempt)
+        for entry in (FoundEntry(runs=found), LostEntry(runs=lost)):
+            if entry.runs:
+                sync.sweep.add_to_ledger(entry)
+
+
+def _recorded(sweep: SweepDir) -> dict[str, int]:
+    """Return the attempt of each result found that the ledger does not call lost since."""
+    known: dict[str, int] = {}
+    for entry in sweep.read_ledger():
+        if isinstance(entry, FoundEntry):
+            known |= {run_id: about.attempt for run_id, about in entry.runs.items()}
+        elif isinstance(entry, LostEntry):
+            known = {run_id: attempt for run_id, attempt in known.items() if run_id not in entry.runs}
+    return known
 
 
 def _is_sound(sync: SweepSync, run: RunDir) -> bool:
@@ -116,17 +132,6 @@ def _is_sound(sync: SweepSync, run: RunDir) -> bool:
     return True
 
 
-def _retire(sync: SweepSync, run: RunDir, name: str) -> None:
-    attempt = run.newest_attempt()
-    os.replace(run.result_path, run.path / name)
-    sync.state.unsettle(run.run_id)
-    if run.run_id in sync.state.placed:
-        with sync.sweep.lock():
-            merge.move_from_main(sync.sweep, sync.folder, run, attempt)
-        sync.state.placed.discard(run.run_id)
-    sync.report.tell(run.run_id, f"retried at the source; its old result is {name}")
-
-
 def _compare_results(sync: SweepSync, runs: Sequence[RunDir]) -> None:
     """Handle results changed at the source without a retry: take over a new time, report other content."""
     _stage(sync, [f"{RUNS}/{run.run_id}/{RESULT}" for run in runs])
@@ -137,8 +142,6 @@ def _compare_results(sync: SweepSync, runs: Sequence[RunDir]) -> None:
         if same_content(theirs, run.result_path):
             found = theirs.stat()
             os.utime(run.result_path, ns=(found.st_atime_ns, found.st_mtime_ns))
-        elif is_done_again_here(sync, run):
-            unplace(sync, run.run_id)  # it will be kept beside this one
         else:
             text = "its result at the source differs from the one verified here, which is kept"
             sync.report.problems.append(f"run {run.run_id}: {text}")
@@ -203,24 +206,14 @@ def _publish(sync: SweepSync, candidates: Sequence[_Candidate]) -> set[str]:
     checked = dict(zip(candidates, _check(candidates), strict=True))
     again = {one: names for one, found in checked.items() if (names := _missing_or_wrong(sync, one, found))}
     if again:
-        for here in {sync.where(one.run.run_id) for one in again}:
-            names = [
-                f"{RUNS}/{one.run.run_id}/{name}"
-                for one, missing in again.items()
-                if sync.where(one.run.run_id) == here
-                for name in missing
-            ]
-            sync.rsync.fetch(sync.listed.name, here, names, sync.folder.incoming, by_content=True)
+        names = [f"{RUNS}/{one.run.run_id}/{name}" for one, missing in again.items() for name in missing]
+        sync.rsync.fetch(sync.listed.name, sync.folder.path, names, sync.folder.incoming, by_content=True)
         checked |= dict(zip(again, _check(list(again)), strict=True))
     whole = [one for one, found in checked.items() if _is_whole(sync, one, found)]
     if whole:
         os.sync()  # after a power cut no result may exist without its files
-    placed: dict[str, Mapping[str, Any]] = {}
-    with sync.sweep.lock() if whole else nullcontext():
-        for one in whole:
-            _publish_run(sync, one, checked[one], placed)
-        if copy_of(sync.sweep) is None:
-            merge.record_results(sync.sweep, placed)
+    for one in whole:
+        _publish_run(sync, one, checked[one])
     sync.report.complete += [one.run.run_id for one in whole]
     return {one.run.run_id for one in whole}
 
@@ -259,36 +252,51 @@ def _is_whole(sync: SweepSync, one: _Candidate, found: Checked) -> bool:
     return whole
 
 
-def _publish_run(
-    sync: SweepSync, one: _Candidate, found: Checked, placed: dict[str, Mapping[str, Any]]
-) -> None:
-    """Publish a complete run, in the main tree if possible."""
-    run, run_id = one.run, one.run.run_id
-    elsewhere = _not_expected(sync, one)
-    mark_absent(run.path, sync.source, found.absent & elsewhere)
-    if run.result_path.exists():  # only files were missing
+def _publish_run(sync: SweepSync, one: _Candidate, found: Checked) -> None:
+    """Publish a complete run; report where other copies of it are finished or at work."""
+    mark_absent(one.run.path, sync.source, found.absent & _not_expected(sync, one))
+    if one.run.result_path.exists():  # only files were missing
         return
-    main = sync.sweep.run(run_id)
-    if not sync.main and merge.move_to_main(sync.sweep, sync.folder, sync.source, run_id):
-        merge.publish(one.staged, main)
-        sync.state.placed.add(run_id)
-        placed[run_id] = one.result
-        return
-    merge.publish(one.staged, run)
-    if main.path != run.path:
-        where = run.path.parent.relative_to(sync.sweep.results)
-        if main.result_path.exists():
-            text = f"finished in two places; {sync.source}'s is kept in {where} ({merge.compare(main, run)})"
-        else:
-            text = f"finished at {sync.source}; kept in {where}, because it has begun in this tree"
+    publish(one.staged, one.run)
+    run_id, counting = one.run.run_id, sync.sweep.run_to_read(one.run.run_id)
+    runs = [sync.sweep.run(run_id), *(copy.run(run_id) for copy in sync.sweep.copies())]
+    others = [run for run in runs if run.path != one.run.path and run.has_result()]
+    if counting.path != one.run.path and not counting.has_result():
+        text = f"finished at {sync.source}; does not count, because this tree has begun or retried it"
         sync.report.tell(run_id, text)
+    elif others and not same_content(others[0].result_path, one.run.result_path):
+        where = counting.path.parent.relative_to(sync.sweep.results)
+        same = _compare(others[0], one.run)
+        sync.report.tell(run_id, f"finished in two places; the result in {where} counts ({same})")
+
+
+def _compare(ours: RunDir, theirs: RunDir) -> str:
+    """Describe whether two versions of a finished run have the same metrics."""
+    try:
+        mine, other = _metrics(ours), _metrics(theirs)
+    except (OrchestrateError, OSError):
+        return "metrics cannot be compared"
+    return "with the same metrics" if mine == other else "with other metrics"
+
+
+def _metrics(run: RunDir) -> list[tuple[int, int, tuple[tuple[str, str], ...]]]:
+    result = run.result()
+    rows = run.history(result["attempt"] if result else None)
+    return [
+        (
+            row.iteration,
+            row.frames,
+            tuple((name, repr(value)) for name, value in row.metrics.items() if not depends_on_time(name)),
+        )
+        for row in rows
+    ]
 
 
 def _mark_settled(sync: SweepSync, one: ChosenFiles, run: RunDir, *, just_now: bool, clean: bool) -> None:
     """Remove leftovers, and record that the run need not be checked again."""
     result = run.result()
     assert result is not None, run.path
-    tidy = one.whole and not one.fresh and not sync.adopted(one.run_id)
+    tidy = one.whole and not one.fresh
     if tidy and one.run_id not in sync.state.settled:
         tidy_finished(run, result, also=one.there)
     quiet = not one.names and not just_now

@@ -1,8 +1,8 @@
-"""Verify fetched runs: a valid result, and every listed file with its size and checksum."""
+"""Verify fetched runs, by every listed file's size and checksum, and give their results their names."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -10,7 +10,9 @@ from typing import Any
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import RunDir, sha256
-from orchestrator.rundir.foreign_marks import read_absent
+from orchestrator.rundir.absent_files import read_absent
+from orchestrator.rundir.atomic import link
+from orchestrator.rundir.plain_files import same_content
 from orchestrator.rundir.run import ATTEMPTS
 from orchestrator.rundir.synced import RUNS, is_brought, plain_size
 from orchestrator.sync.file_names import is_plain, is_short
@@ -95,3 +97,25 @@ def check_all(runs: Sequence[tuple[RunDir, Mapping[str, Any]]]) -> list[Checked]
     """Run :func:`check` on several runs in parallel: hashing releases Python's lock."""
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(lambda one: check(*one), runs))
+
+
+def publish(staged: RunDir, run: RunDir) -> bool:
+    """Publish the result of a verified run; ``False`` if it has another one. The file keeps its time."""
+    try:
+        link(staged.result_path, run.result_path)
+    except FileExistsError:
+        return same_content(staged.result_path, run.result_path)
+    return True
+
+
+def drop_pruned(run: RunDir, there: Iterable[str]) -> None:
+    """Remove checkpoints that no longer exist at an unfinished run's source, if a newer one is here.
+
+    ``there``: paths in the run's folder at the source.
+    """
+    names = set(there)
+    found = [(one, one.path.relative_to(run.path).as_posix() in names) for one in run.checkpoints()]
+    newest = max((one.frames for one, is_there in found if is_there), default=0)
+    for one, is_there in found:
+        if not is_there and one.frames < newest:
+            one.path.unlink(missing_ok=True)

@@ -166,7 +166,7 @@ def without_login(url: str) -> str:
 
 def _upload_of(sweep: SweepDir, run_id: str) -> Upload | UnsentRun | None:
     """Return the run's upload, or why it is not sent; ``None`` if W&B logged nothing offline."""
-    run = sweep.run(run_id)
+    run = sweep.run_to_read(run_id)
     try:
         logged = [attempt for attempt in run.current_attempts() if attempt.offline_wandb() is not None]
         if not logged:

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from orchestrator.core.errors import DamagedFileError
+from orchestrator.rundir.absent_files import MARK
 from orchestrator.rundir.attempt import CHECKPOINT
-from orchestrator.rundir.foreign_marks import MARK
+from orchestrator.rundir.index import index_rows
 from orchestrator.rundir.synced import CODE, INDEX, RESULT, RUNS
 from orchestrator.status.select_runs import select_runs
-from orchestrator.sync import merge
 from orchestrator.sync.request import SyncOptions
 
 
@@ -68,7 +69,10 @@ def find_wanted(options: SyncOptions, names: Iterable[str], tree: Path) -> Wante
 
 def matching_runs(index: Path, selectors: Sequence[str]) -> dict[str, set[str]]:
     """Return the ids of the runs that match each selector, from an index file."""
-    rows = merge.read_rows(index)
+    try:
+        rows = index_rows(index)
+    except DamagedFileError:
+        rows = []
     return {selector: {row.run_id for row in select_runs(rows, selector)} for selector in selectors}
 
 

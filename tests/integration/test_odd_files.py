@@ -35,7 +35,7 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.records import plain
 from orchestrator.core.types import Run
 from orchestrator.rundir import Evaluation, Event, Holder, SweepDir, Uploaded
-from orchestrator.rundir.foreign_marks import mark_absent, mark_origin
+from orchestrator.rundir.absent_files import mark_absent
 from orchestrator.rundir.handover import Handover, WorkerEnd
 from orchestrator.rundir.journal import STARTED
 from orchestrator.ui.cli import app
@@ -134,7 +134,6 @@ def fill(sweep: SweepDir, runs: list[Run]) -> None:
     attempt.checkpoint_name(6_000, "0" * 16).write_bytes(b"0")
     (attempt.path / "events.out.tfevents.1").write_bytes(b"0")
     mark_absent(killed.path, "elsewhere", ["nothing"])
-    mark_origin(killed.path, "elsewhere", 0)
     gone = sweep.read_journals()[0]
     sweep.compact_journals([replace(gone, token="0000-0001")])
     holder = plain(Holder("node1", "another boot", "", 1, 0))

@@ -232,8 +232,7 @@ def _why_held(status: RunStatus, sweep_dir: SweepDir, *, moved: bool) -> str | N
 
 def _is_free(sweep_dir: SweepDir, run_id: str) -> bool:
     """Whether the run has no result here and every attempt at it has provably ended."""
-    run = sweep_dir.run(run_id)
-    return not run.has_result() and proved_ended(run)
+    return not sweep_dir.run_to_read(run_id).has_result() and proved_ended(sweep_dir.run(run_id))
 
 
 def logs(request: LogsRequest, sweep_dir: SweepDir) -> dict[str, Any]:

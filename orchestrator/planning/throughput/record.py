@@ -109,7 +109,7 @@ def _updated(sweep_dir: SweepDir, known: Record) -> Record:
 
 def _result_time(sweep_dir: SweepDir, run_id: str) -> int | None:
     try:
-        return os.stat(sweep_dir.run(run_id).result_path).st_mtime_ns
+        return os.stat(sweep_dir.run_to_read(run_id).result_path).st_mtime_ns
     except OSError:
         return None
 
@@ -138,7 +138,7 @@ def _jobs(sweep_dir: SweepDir) -> dict[str, _Submitted]:
 def _trainer(sweep_dir: SweepDir, rows: Iterable[IndexRow]) -> str | None:
     for row in rows:
         try:
-            return sweep_dir.run(row.run_id).description().trainer
+            return sweep_dir.run_to_read(row.run_id).description().trainer
         except (OrchestrateError, OSError):
             continue
     return None
@@ -154,7 +154,7 @@ def _measure(
     """Return the run's speed from its result; ``None`` if it has none."""
     try:
         changed = _result_time(sweep_dir, row.run_id)
-        result = sweep_dir.run(row.run_id).result()
+        result = sweep_dir.run_to_read(row.run_id).result()
         if result is None or changed is None or trainer is None:
             return None
         job = jobs.get(tokens.get((row.run_id, result["attempt"]), ""))

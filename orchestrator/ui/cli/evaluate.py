@@ -114,7 +114,7 @@ def _chosen(sweep_dir: SweepDir, selectors: Sequence[str]) -> list[str]:
     chosen = [row.run_id for row in chosen_runs(sweep_dir, selectors)]
     if len(chosen) == 1 or not any("=" in selector for selector in selectors):
         return chosen
-    begun = [run_id for run_id in chosen if sweep_dir.run(run_id).attempts()]
+    begun = [run_id for run_id in chosen if sweep_dir.run_to_read(run_id).attempts()]
     if begun and len(begun) < len(chosen):
         typer.echo(f"left out: {count(len(chosen) - len(begun), 'run')} not begun", err=True)
     return begun or chosen

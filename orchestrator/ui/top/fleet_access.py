@@ -99,7 +99,7 @@ class FleetTree:
         with fleet.log_from(sweep_dir, run_id, attempt=None, to_the_end=False) as pipe:
             if pipe is not None:
                 return _whole_lines(pipe.read())
-        attempts = sweep_dir.run(run_id).attempts()
+        attempts = sweep_dir.run_to_read(run_id).attempts()
         if attempts:
             return _tail(attempts[-1].log) or f"attempt {attempts[-1].number} has printed nothing yet"
         for _, job in reversed(list(jobs_of(sweep_dir.read_ledger()))):

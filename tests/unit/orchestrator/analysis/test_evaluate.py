@@ -23,7 +23,7 @@ from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import NotFoundError, OrchestrateError, StorageError
 from orchestrator.core.installation import install_here
 from orchestrator.rundir import Claim, Evaluation, RunDir, SweepDir
-from orchestrator.rundir.foreign_marks import mark_absent
+from orchestrator.rundir.absent_files import mark_absent
 from tests.helpers import command_run, make_sweep
 
 NAVIGATION = get_trainer("benchmarl").identify({"algorithm": "mappo", "task": "vmas/navigation"}, 0, 1)

@@ -18,8 +18,8 @@ from orchestrator.core.errors import (
 )
 from orchestrator.core.ssh import Host
 from orchestrator.rundir import RunDir
+from orchestrator.rundir.absent_files import mark_absent, read_absent
 from orchestrator.rundir.copy_origin import read_copy
-from orchestrator.rundir.foreign_marks import mark_absent, read_absent
 from orchestrator.rundir.synced import is_brought, kind_of
 from orchestrator.sync.file_names import is_plain
 from orchestrator.sync.request import kinds

@@ -44,7 +44,9 @@ def run_details(
     for which there is no room have only their name.
     """
     folders = {sweep.name: sweep for sweep in sweep_dirs}
-    runs = [folders[row["sweep"]].run(row["run_id"]) if row["sweep"] in folders else None for row in rows]
+    runs = [
+        folders[row["sweep"]].run_to_read(row["run_id"]) if row["sweep"] in folders else None for row in rows
+    ]
     told_points = [points.get((row["sweep"], row["run_id"]), {}) for row in rows]
     composed = [{} if run is None else _configuration(run) for run in runs]
     differing, of_grid = _differing(composed), _differing([_keys(point) for point in told_points])

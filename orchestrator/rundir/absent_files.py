@@ -1,0 +1,44 @@
+"""The absence mark in a run's folder: files of a finished run that lie elsewhere.
+
+They were left at the source of a copy, or moved: the result counts as complete without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.core.errors import DamagedFileError
+from orchestrator.rundir.atomic import dump_json, read_json, write_atomic
+
+MARK = ".absent.json"
+
+
+@dataclass(frozen=True)
+class AbsentFiles:
+    """Manifest files, relative to the run's folder, that lie at ``where`` (text for users)."""
+
+    where: str = ""
+    files: frozenset[str] = frozenset()
+
+
+def read_absent(run_folder: Path) -> AbsentFiles:
+    """Read the absence mark; empty if the run has none. Raises :class:`DamagedFileError`."""
+    path = run_folder / MARK
+    try:
+        data = read_json(path)
+        return AbsentFiles(str(data["where"]), frozenset(map(str, data["files"])))
+    except FileNotFoundError:
+        return AbsentFiles()
+    except (KeyError, TypeError) as error:
+        raise DamagedFileError(path, f"is not a list of absent files ({error!r})") from error
+
+
+def mark_absent(run_folder: Path, where: str, files: Iterable[str]) -> None:
+    """Record the files that lie elsewhere; without any, remove the mark."""
+    path = run_folder / MARK
+    if names := sorted(files):
+        write_atomic(path, dump_json({"where": where, "files": names}), durable=False)
+    else:
+        path.unlink(missing_ok=True)
