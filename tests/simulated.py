@@ -7,9 +7,10 @@ from itertools import product
 from typing import Any
 
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.comparability import ReturnTerms
-from orchestrator.analysis.stats import Final, Group, estimate_of
-from orchestrator.analysis.tables import RunReading, metrics_table, runs_table
+from orchestrator.analysis.groups.comparability import ReturnTerms
+from orchestrator.analysis.groups.grouping import Final, SeedGroup
+from orchestrator.analysis.run_table import RunReading, metrics_table, runs_table
+from orchestrator.analysis.statistics.bootstrap import estimate_of
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow, Row
 
@@ -50,6 +51,6 @@ def finals_of(returns: Mapping[str, Sequence[Sequence[float]]]) -> list[Final]:
         for number, values in enumerate(variants):
             own, variant = tuple(map(float, values)), {"algorithm": f"a{number}"}
             point = {"task": task, **variant}
-            group = Group((), "s", number, 0, f"{task} a{number}", point, variant)
+            group = SeedGroup((), "s", number, 0, f"{task} a{number}", point, variant)
             found.append(Final(group, own, estimate_of(own, intervals=False), "", terms))
     return found

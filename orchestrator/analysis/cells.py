@@ -5,11 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import Any
-
-from orchestrator.analysis.compare.axis import text
-from orchestrator.analysis.improvement import Improvement
-from orchestrator.analysis.stats import Estimate
+from typing import Any, Protocol
 
 MISSING = "–"
 
@@ -118,6 +114,17 @@ def clipped(text: str, most: int = 120) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}…{text[1 - most // 2 :]}"
 
 
+class Interval(Protocol):
+    """A value with the ends of its interval, if it has one; as text both."""
+
+    @property
+    def value(self) -> float: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+
+
 def part(number: float, of: float) -> Cell:
     """Return a number of so many as a cell: ``2 of 5``."""
     return Cell(f"{number} of {of}", number, more=(("of", of),))
@@ -146,7 +153,7 @@ def number_text(value: float | None) -> str:
     return repr(value)
 
 
-def estimated(found: Estimate | Improvement | None) -> Cell:
+def estimated(found: Interval | None) -> Cell:
     """Return a value with its interval as a cell."""
     if found is None:
         return Cell(MISSING)
@@ -166,3 +173,10 @@ def cell(value: Any) -> Cell:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return Cell(f"{value:g}" if isinstance(value, float) else str(value), value)
     return Cell(text(value))
+
+
+def text(value: Any) -> str:
+    """Format a value: text as it is, everything else as JSON; ``unset`` where a run does not have the key."""
+    if value is None:
+        return "unset"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -17,7 +17,7 @@ import polars as pl
 
 from orchestrator.analysis.csv_export import cells
 from orchestrator.analysis.foreign import Outputs, read_outputs
-from orchestrator.analysis.tables import RunReading, facts_of, metrics_table, runs_table
+from orchestrator.analysis.run_table import RunReading, facts_of, metrics_table, runs_table
 from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.bulk_read import no_garbage_collection, read_all
 from orchestrator.core.errors import DamagedFileError

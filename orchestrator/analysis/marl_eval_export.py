@@ -23,8 +23,9 @@ import orjson
 import polars as pl
 
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.evaluate import TIMES_FOR_BEST, usual_of
-from orchestrator.analysis.stats import finite, groups
+from orchestrator.analysis.evaluations.evaluate import TIMES_FOR_BEST, usual_of
+from orchestrator.analysis.groups.grouping import groups
+from orchestrator.analysis.statistics.bootstrap import finite
 from orchestrator.config.returns import may_lack_episodes
 from orchestrator.config.trainers import can_evaluate, returns_of
 from orchestrator.core.formatting import count, listed

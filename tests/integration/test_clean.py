@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator.analysis.evaluate import choose_checkpoint
+from orchestrator.analysis.evaluations.evaluate import choose_checkpoint
 from orchestrator.core.errors import NotFoundError, OrchestrateError
 from orchestrator.rundir import CodeDir, RunDir, SweepDir, Uploaded, removable, sha256
 from orchestrator.rundir.atomic import temporary_name

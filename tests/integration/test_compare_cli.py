@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from benchmarks.synthetic import create_sweep, finish, matrix_runs, result_of, training_rows
 from orchestrator.analysis.collect import collect
-from orchestrator.analysis.hardware_crossover import contests
+from orchestrator.analysis.groups.crossover import contests
 from orchestrator.analysis.report import write_report
 from orchestrator.analysis.report.blocks import Text
 from orchestrator.analysis.report.data import report_data

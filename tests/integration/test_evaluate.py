@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from orchestrator.analysis.evaluate import choose_checkpoint
+from orchestrator.analysis.evaluations.evaluate import choose_checkpoint
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run

@@ -17,7 +17,7 @@ from orchestrator.core.errors import ChecksFailedError
 from orchestrator.core.progress import listening
 from orchestrator.rundir import SweepDir
 from orchestrator.ui.cli import app
-from orchestrator.ui.terminal.table import Column, KeyTable, cell
+from orchestrator.ui.terminal.table import KeyTable, ScreenColumn, cell
 from tests.terminal import in_terminal
 from tests.warm import FRESH
 
@@ -93,8 +93,8 @@ def test_compare_fits_80_columns_where_runs_are_not_done(tmp_path: Path) -> None
 
 
 def test_a_terminal_too_narrow_for_all_figures_names_those_left_out() -> None:
-    columns = [Column("key", [cell("a"), cell("b")], left=True, key=True)]
-    columns += [Column(f"figure_{at}", [cell("1,234,567")] * 2, rank=4 - at) for at in range(5)]
+    columns = [ScreenColumn("key", [cell("a"), cell("b")], left=True, key=True)]
+    columns += [ScreenColumn(f"figure_{at}", [cell("1,234,567")] * 2, rank=4 - at) for at in range(5)]
     lines = [line.plain for line in KeyTable(columns).lines(40)]
     assert max(map(len, lines)) <= 40
     assert " ".join(lines[:2]) == "no room for: figure_0, figure_1; a wider terminal or a pipe has all"
@@ -107,10 +107,10 @@ def test_a_terminal_too_narrow_for_all_figures_names_those_left_out() -> None:
 
 def test_a_key_is_a_column_unless_its_values_stand_above_several_rows() -> None:
     many, single = (
-        Column(name, list(map(cell, values)), left=True, key=True)
+        ScreenColumn(name, list(map(cell, values)), left=True, key=True)
         for name, values in (("many", ["alphabet", "alphabet", "beta"]), ("single", ["one", "two", "three"]))
     )
-    figures = [Column(f"figure_{at}", [cell("1,234,567")] * 3, rank=at) for at in range(3)]
+    figures = [ScreenColumn(f"figure_{at}", [cell("1,234,567")] * 3, rank=at) for at in range(3)]
     lines = [line.plain for line in KeyTable([many, single, *figures]).lines(30)]
     assert "many=alphabet" in lines
     assert "single=one" not in lines
@@ -133,8 +133,8 @@ def test_the_return_stays_at_40_columns(tmp_path: Path) -> None:
 
 def test_a_key_named_like_a_column_can_be_told_apart() -> None:
     columns = [
-        Column("state", [cell("on"), cell("off")], left=True, key=True),
-        Column("state", [cell("done"), cell("failed")], left=True),
+        ScreenColumn("state", [cell("on"), cell("off")], left=True, key=True),
+        ScreenColumn("state", [cell("done"), cell("failed")], left=True),
     ]
     head, *_ = KeyTable(columns).lines(40)
     assert head.plain.split() == ["grid.state", "state"]

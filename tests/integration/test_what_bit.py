@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.analysis.hardware_crossover import CPU, GPU, SpeedLine, SpeedPoint, contest_of
+from orchestrator.analysis.groups.crossover import CPU, GPU, SpeedLine, SpeedPoint, contest_of
 from orchestrator.rundir import SweepDir
 from orchestrator.ui.doctor import training
 from orchestrator.ui.doctor.wandb_login import wandb

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.analysis.significance import FEW_SEEDS
+from orchestrator.analysis.cells import text
+from orchestrator.analysis.groups.keys import HARDWARE, SWEEP, TARGET, changes_with
+from orchestrator.analysis.statistics.significance import FEW_SEEDS
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.labels import short_keys, spellings, varying_keys
 
 Row = Mapping[str, Any]
-HARDWARE, TARGET, SWEEP = "hardware", "target", "sweep"
 # Facts of runs that can be compared by, beside the grid's keys.
 _FACTS = ("threads", "actors", TARGET, SWEEP, "device", "environments", HARDWARE)
-# Other keys may have a value for each of these, as a number of frames for each task.
-_WITHIN = ("task", "algorithm")
 
 
 @dataclass(frozen=True)
@@ -37,13 +35,6 @@ class ComparedKey:
     def values(self) -> tuple[str, ...]:
         """The values as text."""
         return tuple(self.typed)
-
-
-def text(value: Any) -> str:
-    """Format a value: text as it is, everything else as JSON; ``unset`` where a run does not have the key."""
-    if value is None:
-        return "unset"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def find_key(rows: Sequence[Row], keys: Sequence[str], asked: str) -> str:
@@ -80,23 +71,6 @@ def with_key(rows: Sequence[Row], keys: Sequence[str], key: str) -> list[Row]:
     return [row for row in rows if row[key] is not None or key in keys]
 
 
-def changes_with(rows: Sequence[Row], keys: Sequence[str], key: str) -> tuple[str, ...]:
-    """Return the other keys that have one value for each value of ``key``, in each task and algorithm.
-
-    The task is none of them: tasks are never compared but by task. With a target these are only keys with one
-    value in a sweep, as targets share a sweep's runs by chance.
-    """
-    found = []
-    for other in dict.fromkeys((*keys, SWEEP)):
-        if other in (key, "seed", "task"):
-            continue
-        within = [name for name in _WITHIN if name in keys and name not in (key, other)]
-        changes = follows(rows, other, *within, key) and not follows(rows, other, *within)
-        if changes and (key != TARGET or follows(rows, other, *within, SWEEP)):
-            found.append(other)
-    return tuple(found)
-
-
 def find_baseline(axis: ComparedKey, asked: str | None, seeds: Mapping[str, int]) -> str:
     """Return the baseline: the value asked for, else the grid's first.
 
@@ -113,13 +87,6 @@ def find_baseline(axis: ComparedKey, asked: str | None, seeds: Mapping[str, int]
         f"--baseline: {axis.key} is never {asked!r}; expected one of: {', '.join(axis.values)}",
         hint=f"did you mean {near[0]}?" if near else None,
     )
-
-
-def follows(rows: Sequence[Row], other: str, *keys: str) -> bool:
-    """Return whether ``other`` has one value for each combination of values of ``keys``."""
-    seen: dict[tuple[str, ...], str] = {}
-    told = ((tuple(text(row[key]) for key in keys), text(row[other])) for row in rows)
-    return all(seen.setdefault(values, value) == value for values, value in told)
 
 
 def _resolve_key(asked: str, varying: Sequence[str], keys: Sequence[str]) -> str:

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.analysis.comparability import ReturnTerms
-from orchestrator.analysis.ratios import Ratio
-from orchestrator.analysis.stats import Estimate, Members, ReturnCurve, middle
+from orchestrator.analysis.groups.comparability import ReturnTerms
+from orchestrator.analysis.groups.curves import ReturnCurve
+from orchestrator.analysis.groups.grouping import Members
+from orchestrator.analysis.statistics.bootstrap import Estimate, middle
+from orchestrator.analysis.statistics.ratios import Ratio
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
 
 # Figures of a run beside the two throughputs. Dollars are for a million frames at the end-to-end throughput.

@@ -8,20 +8,9 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 
+from orchestrator.analysis.cells import text
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.comparability import terms_of
-from orchestrator.analysis.compare.axis import (
-    HARDWARE,
-    SWEEP,
-    TARGET,
-    ComparedKey,
-    find_axis,
-    find_baseline,
-    find_key,
-    follows,
-    text,
-    with_key,
-)
+from orchestrator.analysis.compare.axis import ComparedKey, find_axis, find_baseline, find_key, with_key
 from orchestrator.analysis.compare.model import (
     DOLLARS,
     MEMORY,
@@ -31,23 +20,16 @@ from orchestrator.analysis.compare.model import (
     ValueRatios,
 )
 from orchestrator.analysis.compare.returns import Returns, returns_between
-from orchestrator.analysis.ratios import Side, ratio
-from orchestrator.analysis.stats import (
-    Members,
-    by_point,
-    estimate_of,
-    final_values,
-    group_labels,
-    joined,
-    known,
-    series_of,
-)
-from orchestrator.analysis.summary import machine
+from orchestrator.analysis.groups.comparability import terms_of
+from orchestrator.analysis.groups.curves import series_of
+from orchestrator.analysis.groups.grouping import Members, by_point, final_values, group_labels, joined, known
+from orchestrator.analysis.groups.keys import HARDWARE, SWEEP, TARGET, follows
+from orchestrator.analysis.groups.summary import Prices, machine
+from orchestrator.analysis.statistics.bootstrap import estimate_of
+from orchestrator.analysis.statistics.ratios import Side, ratio
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING, comparable
 
-# (sweep, run id) → US dollars for an hour of that run.
-Prices = Mapping[tuple[str, str], float]
 PER_THREAD, PER_CORE, PER_DOLLAR = "thread", "core", "dollar"
 _Row = Mapping[str, Any]
 _FRAMES_PER_HOUR = 1e6 / 3600.0

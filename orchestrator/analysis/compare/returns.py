@@ -8,16 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.analysis.significance import Floats
-from orchestrator.analysis.stats import (
-    Members,
-    ReturnCurve,
-    Series,
-    SeriesByRun,
-    diverged,
-    finite,
-    on_common_frames,
-)
+from orchestrator.analysis.groups.curves import ReturnCurve, Series, SeriesByRun, on_common_frames
+from orchestrator.analysis.groups.grouping import Members, diverged
+from orchestrator.analysis.statistics.bootstrap import finite
+from orchestrator.analysis.statistics.significance import Floats
 from orchestrator.config.trainers import returns_of
 
 _Row = Mapping[str, Any]

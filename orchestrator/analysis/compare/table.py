@@ -6,12 +6,12 @@ import csv
 import io
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from orchestrator.analysis import csv_export
-from orchestrator.analysis.comparability import UNRANKED, classes
+from orchestrator.analysis.cells import MISSING, Cell
 from orchestrator.analysis.compare.model import (
     DOLLARS,
     MEMORY,
@@ -21,27 +21,18 @@ from orchestrator.analysis.compare.model import (
     ValueRatios,
 )
 from orchestrator.analysis.compare.wording import least_seeds, notes, verdict
-from orchestrator.analysis.improvement import probability_of_improvement
-from orchestrator.analysis.ratios import Ratio
-from orchestrator.analysis.significance import FEW_SEEDS
-from orchestrator.analysis.stats import Estimate
+from orchestrator.analysis.groups.comparability import UNRANKED, classes
+from orchestrator.analysis.groups.improvement import probability_of_improvement
+from orchestrator.analysis.statistics.bootstrap import Estimate
+from orchestrator.analysis.statistics.ratios import Ratio
+from orchestrator.analysis.statistics.significance import FEW_SEEDS
 from orchestrator.core.formatting import dollars, number
 from orchestrator.planning.throughput.measure import END_TO_END, NAMES, TRAINING
 
 _RETURNS = ("final_return", "return_at_equal_frames", "return_at_equal_time")
 
 
-class Shown(NamedTuple):
-    """A table cell: its text, a number to sort by, the ends of its interval, and other facts by name."""
-
-    text: str
-    value: float | None = None
-    ends: tuple[float, float] | None = None
-    more: tuple[tuple[str, float], ...] = ()
-
-
-NOTHING = "–"
-_NOTHING = Shown(NOTHING)
+_NOTHING = Cell(MISSING)
 _FPS, _COST = "{}\nframes/s", "$ per million\nframes"
 _END_TO_END_GAIN = "end-to-end\nspeed-up"
 # Columns in the order in which they are given up last where there is no room for all; others have rank 2.
@@ -74,7 +65,7 @@ def _columns(found: KeyComparison, full: bool) -> list[str]:
     return [name for name, told in every.items() if told]
 
 
-def sections(found: KeyComparison, *, full: bool = False) -> list[tuple[str, list[list[Shown]]]]:
+def sections(found: KeyComparison, *, full: bool = False) -> list[tuple[str, list[list[Cell]]]]:
     """Return a name and a row per value, for every combination with results, then over all of them.
 
     ``full``: only combinations with something to compare, with intervals and with the probability that a run
@@ -87,20 +78,20 @@ def sections(found: KeyComparison, *, full: bool = False) -> list[tuple[str, lis
         overall = [{**_ratio_cells(found, one), "MiB": _times(one.memory)} for one in found.overall]
         told.append(("all, geometric mean", overall))
     heads = _columns(found, full)
-    return [(label, [[row.get(head, Shown("")) for head in heads] for row in rows]) for label, rows in told]
+    return [(label, [[row.get(head, Cell("")) for head in heads] for row in rows]) for label, rows in told]
 
 
-def _row(found: KeyComparison, one: Combination, cell: ComparedValue, full: bool) -> dict[str, Shown]:
+def _row(found: KeyComparison, one: Combination, cell: ComparedValue, full: bool) -> dict[str, Cell]:
     total = len(cell.members.rows)
     counted = str(cell.n) if cell.n == total else f"{cell.n} of {total}"
     cost = cell.middle(DOLLARS)
     ranked = full and not found.across_tasks
     return {
         **_ratio_cells(found, cell),
-        "runs": Shown(counted, cell.n, more=(("of", total),)),
+        "runs": Cell(counted, cell.n, more=(("of", total),)),
         _FPS.format("training"): _figure(cell.middle(TRAINING)),
         _FPS.format("end-to-end"): _figure(cell.middle(END_TO_END)),
-        _COST: _NOTHING if cost is None else Shown(dollars(cost), cost),
+        _COST: _NOTHING if cost is None else Cell(dollars(cost), cost),
         "return": _estimate(cell.final, full),
         f"P(> {found.baseline})": _chance(cell, one.cell(found.baseline)) if ranked else _NOTHING,
         "at\nframes": _estimate(cell.at_frames, full),
@@ -109,56 +100,56 @@ def _row(found: KeyComparison, one: Combination, cell: ComparedValue, full: bool
     }
 
 
-def _ratio_cells(found: KeyComparison, one: ValueRatios) -> dict[str, Shown]:
+def _ratio_cells(found: KeyComparison, one: ValueRatios) -> dict[str, Cell]:
     """Format the value and its ratios: the speed-up with its interval, the others without."""
     gain = one.efficiency
     return {
-        "": Shown(one.value),
+        "": Cell(one.value),
         "speed-up": _ratio(one.speed, one.value == found.baseline, interval=True),
         _END_TO_END_GAIN: _ratio(one.end_to_end, one.value == found.baseline),
-        "efficiency": _NOTHING if gain is None else Shown(f"{gain.value:.0%}", gain.value),
+        "efficiency": _NOTHING if gain is None else Cell(f"{gain.value:.0%}", gain.value),
     }
 
 
-def _ratio(one: Ratio | None, is_baseline: bool, *, interval: bool = False) -> Shown:
+def _ratio(one: Ratio | None, is_baseline: bool, *, interval: bool = False) -> Cell:
     if one is None:
         return _NOTHING
     if is_baseline:
-        return Shown("1", 1)
+        return Cell("1", 1)
     if not interval or one.low is None or one.high is None:
-        return Shown(f"{one.value:.2f}", one.value)
-    return Shown(f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]", one.value, (one.low, one.high))
+        return Cell(f"{one.value:.2f}", one.value)
+    return Cell(f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]", one.value, ends=(one.low, one.high))
 
 
-def _times(one: Ratio | None) -> Shown:
-    return _NOTHING if one is None else Shown(f"× {one.value:.2f}", one.value)
+def _times(one: Ratio | None) -> Cell:
+    return _NOTHING if one is None else Cell(f"× {one.value:.2f}", one.value)
 
 
-def _figure(value: float | None) -> Shown:
-    return _NOTHING if value is None else Shown(number(value), value)
+def _figure(value: float | None) -> Cell:
+    return _NOTHING if value is None else Cell(number(value), value)
 
 
-def _estimate(one: Estimate | None, full: bool) -> Shown:
+def _estimate(one: Estimate | None, full: bool) -> Cell:
     if one is None:
         return _NOTHING
     if not full:
-        return Shown(f"{one.value:.3g}", one.value)
+        return Cell(f"{one.value:.3g}", one.value)
     ends = None if one.low is None or one.high is None else (one.low, one.high)
-    return Shown(f"{one} (n={one.n})", one.value, ends, (("n", one.n),))
+    return Cell(f"{one} (n={one.n})", one.value, ends=ends, more=(("n", one.n),))
 
 
-def _chance(cell: ComparedValue, base: ComparedValue | None) -> Shown:
+def _chance(cell: ComparedValue, base: ComparedValue | None) -> Cell:
     """Return the probability that a run returns more than one of the baseline, and its interval."""
     if base is None or cell is base or not cell.returns or not base.returns:
         return _NOTHING
     if least_seeds((cell, base)) < FEW_SEEDS:
-        return Shown("too few seeds")
+        return Cell("too few seeds")
     if len(classes((one, one.terms) for one in (base, cell))) > 1:
-        return Shown(UNRANKED)
+        return Cell(UNRANKED)
     value, low, high = probability_of_improvement([np.array(cell.returns)], [np.array(base.returns)])
     assert low is not None
     assert high is not None
-    return Shown(f"{value:.2f} [{low:.2f}, {high:.2f}]", value, (low, high))
+    return Cell(f"{value:.2f} [{low:.2f}, {high:.2f}]", value, ends=(low, high))
 
 
 # Figures with an interval, of which CSV has three columns.

@@ -8,9 +8,9 @@ from dataclasses import replace
 import polars as pl
 
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.compare.axis import SWEEP, TARGET
 from orchestrator.analysis.compare.model import KeyComparison
 from orchestrator.analysis.compare.pairing import compare_by
+from orchestrator.analysis.groups.keys import SWEEP, TARGET
 from orchestrator.config.profiles import find_profile
 from orchestrator.core.errors import ProfileError
 from orchestrator.core.types import RunState

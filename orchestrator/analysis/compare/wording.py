@@ -7,14 +7,23 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from orchestrator.analysis.comparability import UNRANKED, classes, differences, mixed_code
-from orchestrator.analysis.compare.axis import TARGET, text
-from orchestrator.analysis.compare.leading import leading_text
+from orchestrator.analysis.cells import text
 from orchestrator.analysis.compare.model import Combination, ComparedValue, KeyComparison, ValueRatios
 from orchestrator.analysis.compare.pairing import PER_CORE, PER_DOLLAR, PER_THREAD
-from orchestrator.analysis.ratios import Ratio
-from orchestrator.analysis.significance import FEW_SEEDS, LEVEL, chance_of_wins, holm, least_chance, wins
-from orchestrator.analysis.summary import is_provisional, single_value
+from orchestrator.analysis.groups.comparability import UNRANKED, classes, differences, mixed_code
+from orchestrator.analysis.groups.grouping import Final, SeedGroup
+from orchestrator.analysis.groups.keys import TARGET
+from orchestrator.analysis.groups.summary import is_provisional, single_value
+from orchestrator.analysis.statistics.ratios import Ratio
+from orchestrator.analysis.statistics.significance import (
+    FEW_SEEDS,
+    LEVEL,
+    chance_of_wins,
+    holm,
+    least_chance,
+    wins,
+)
+from orchestrator.analysis.verdict.leaders import TaskAnswer, answers
 from orchestrator.core.formatting import count, duration, listed
 from orchestrator.planning.throughput.measure import END_TO_END, PROVISIONAL, TRAINING
 
@@ -33,7 +42,7 @@ _MOST_NAMED = 4
 
 def verdict(found: KeyComparison) -> str:
     """Compare the fastest value with the baseline in one sentence, and all values' returns in another."""
-    leading = leading_text(found)
+    leading = _leading_text(found)
     return f"{_against_baseline(found)} {leading}." if leading else _against_baseline(found)
 
 
@@ -287,3 +296,43 @@ def _unranked(found: KeyComparison) -> list[str]:
 
 def _span(ends: list[str]) -> str:
     return " to ".join(dict.fromkeys(ends))
+
+
+# Of two values the comparison with the baseline says it all.
+_FEWEST_VALUES = 3
+
+
+_MOST_ANSWERS = 3
+
+
+def _leading_text(found: KeyComparison) -> str:
+    """Return a sentence on the returns of all values; empty for fewer than three that can be ranked."""
+    if found.across_tasks:
+        return ""
+    finals = [
+        _final(found, cell, one.label)
+        for one in found.combinations
+        for cell in one.cells
+        if cell.returns or cell.n
+    ]
+    if len({final.group.number for final in finals if final.values}) < _FEWEST_VALUES:
+        return ""
+    every = answers(finals)
+    whole = [one for one in every if one.overall] or every
+    told = "; ".join(_said(one, len(every) > 1) for one in whole[:_MOST_ANSWERS])
+    more = len(whole) - _MOST_ANSWERS
+    return f"Returns of all values: {told}" + (f"; and {more} more combinations" if more > 0 else "")
+
+
+def _final(found: KeyComparison, cell: ComparedValue, combination: str) -> Final:
+    """Return the final returns of a cell as those of a variant, with the combination in a task's place."""
+    number, variant = found.values.index(cell.value), {found.short: cell.value}
+    point = {"task": combination, **variant}
+    group = SeedGroup(cell.members.rows, "", number, 0, found.named(cell.value), point, variant)
+    return Final(group, cell.returns, cell.final, cell.note, cell.terms)
+
+
+def _said(answer: TaskAnswer, several: bool) -> str:
+    where = f"over {len(answer.tasks)} combinations, " if answer.overall else ""
+    where = where or (f"{answer.tasks[0]}: " if several else "")
+    return where + ", ".join(filter(None, (answer.verdict, answer.remedy, answer.left_out)))

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
-from orchestrator.analysis.foreign.names import readable
+from orchestrator.analysis.foreign.find import readable
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import Row
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.analysis.foreign.names import readable
-
 # <algorithm>_<task>_<model>__<8 hexadecimal digits>_<yy_mm_dd-hh_mm_ss>
 _NAME = re.compile(r".+__(?P<run>[0-9a-f]{8}_(?P<when>\d\d_\d\d_\d\d-\d\d_\d\d_\d\d))", re.ASCII)
 _NEVER = {"wandb", "checkpoints", "videos", "texts", "scalars"}
@@ -91,3 +89,11 @@ def _folder(logger: Path | None, name: str) -> Path | None:
 def _hydra(place: Path) -> Path | None:
     above = [place, *place.parents][:_HYDRA_ABOVE]
     return next((path / ".hydra" for path in above if (path / ".hydra").is_dir()), None)
+
+
+def readable(name: str | Path) -> str:
+    """Return text that can be written anywhere: bytes of a name that are not UTF-8 are spelled out."""
+    try:
+        return os.fsencode(name).decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # half a character: possible in JSON, not in a file's name
+        return str(name).encode("utf-8", "backslashreplace").decode()

@@ -18,9 +18,8 @@ from orchestrator.analysis.foreign.files import (
     read_json_history,
     read_scalars,
 )
-from orchestrator.analysis.foreign.find import FoundExperiment, find_experiments
-from orchestrator.analysis.foreign.names import readable
-from orchestrator.analysis.tables import RunReading
+from orchestrator.analysis.foreign.find import FoundExperiment, find_experiments, readable
+from orchestrator.analysis.run_table import RunReading
 from orchestrator.config.returns import return_figures
 from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.errors import DamagedFileError, NotFoundError, OrchestrateError

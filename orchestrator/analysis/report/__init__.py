@@ -13,7 +13,7 @@ from orchestrator.rundir.atomic import storage_errors, write_atomic
 
 if TYPE_CHECKING:
     from orchestrator.analysis.collect import Collected
-    from orchestrator.analysis.evaluation_matrix import Matrix
+    from orchestrator.analysis.evaluations.matrix import Matrix
 
 __all__ = ["write_matrices", "write_report"]
 
@@ -42,7 +42,7 @@ def write_report(sweep_dirs: Sequence[SweepDir], collected: Collected, out: Path
 
 def write_matrices(found: Sequence[Matrix], out: Path) -> list[Path]:
     """Write matrices of evaluations into the folder ``out``, as CSV and as heatmaps; return the paths."""
-    from orchestrator.analysis.evaluation_matrix import as_csv
+    from orchestrator.analysis.evaluations.matrix import as_csv
     from orchestrator.analysis.report.sections.runs.evaluations import matrix_pictures
 
     make_folder(out, _FORMER)

@@ -15,7 +15,7 @@ from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Column, Table
 from orchestrator.analysis.compare import Combination, ComparedValue, KeyComparison
 from orchestrator.analysis.compare.model import DOLLARS, MEMORY
-from orchestrator.analysis.compare.table import Shown, as_csv
+from orchestrator.analysis.compare.table import as_csv
 from orchestrator.analysis.compare.table import columns as comparison_columns
 from orchestrator.analysis.compare.table import sections as comparison_rows
 from orchestrator.analysis.compare.wording import notes
@@ -23,7 +23,7 @@ from orchestrator.analysis.report import make_folder
 from orchestrator.analysis.report.blocks import Block, Points, Text
 from orchestrator.analysis.report.drawing import plotting
 from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
-from orchestrator.analysis.significance import FEW_SEEDS
+from orchestrator.analysis.statistics.significance import FEW_SEEDS
 from orchestrator.core.formatting import number
 from orchestrator.planning.throughput.measure import NAMES, SHORT
 from orchestrator.rundir.atomic import write_atomic
@@ -219,17 +219,9 @@ def write_comparison(found: KeyComparison, out: Path) -> list[Path]:
 def _table(found: KeyComparison) -> Table:
     """Return the table of a comparison: a row per combination and value, and per value over all of them."""
     value, *others = (name.replace("\n", " ") for name in comparison_columns(found, full=True))
-    rows = tuple(
-        (Cell(label), *(_compared(shown) for shown in row))
-        for label, own in comparison_rows(found, full=True)
-        for row in own
-    )
+    rows = tuple((Cell(label), *row) for label, own in comparison_rows(found, full=True) for row in own)
     heads = (*cells.columns("combination"), Column(value), *(Column(name, numeric=True) for name in others))
     return Table(f"comparisons by {found.short}", heads, rows)
-
-
-def _compared(shown: Shown) -> Cell:
-    return Cell(shown.text, shown.value, ends=shown.ends, more=shown.more)
 
 
 def comparison_blocks(found: KeyComparison) -> Iterator[Block]:

@@ -10,11 +10,11 @@ from typing import Any
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.compare import prices
-from orchestrator.analysis.stats import Curve, Final, Group, curves, final_returns, groups
-from orchestrator.analysis.summary import SpeedSummary, speeds
-from orchestrator.analysis.verdict.cost_front import Prices
-from orchestrator.analysis.verdict.fairness import Check, audit
-from orchestrator.analysis.verdict.leaders import Answer, answers
+from orchestrator.analysis.groups.curves import Curve, curves
+from orchestrator.analysis.groups.grouping import Final, SeedGroup, final_returns, groups
+from orchestrator.analysis.groups.summary import Prices, SpeedSummary, speeds
+from orchestrator.analysis.verdict.fairness import FairnessCheck, audit
+from orchestrator.analysis.verdict.leaders import TaskAnswer, answers
 from orchestrator.analysis.verdict.thresholds import TimeToThreshold, times_to_threshold
 from orchestrator.rundir import SweepDir
 
@@ -31,7 +31,7 @@ class ReportData:
     sweep_dirs: tuple[SweepDir, ...]
     collected: Collected
     rows: tuple[Row, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[SeedGroup, ...]
     finals: tuple[Final, ...]
     speeds: tuple[SpeedSummary, ...]
 
@@ -54,12 +54,12 @@ class ReportData:
         return curves(self.collected, self.groups)
 
     @cached_property
-    def audit(self) -> list[Check]:
+    def audit(self) -> list[FairnessCheck]:
         """The conditions of the runs."""
         return audit(self.groups, self.finals)
 
     @cached_property
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[TaskAnswer]:
         """Which variants lead, over all tasks and in each."""
         return answers(self.finals)
 

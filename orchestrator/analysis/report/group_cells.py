@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Column
+from orchestrator.analysis.groups.grouping import SeedGroup
+from orchestrator.analysis.groups.variants import names
 from orchestrator.analysis.report.blocks import Block, Text
 from orchestrator.analysis.report.data import ReportData
-from orchestrator.analysis.stats import Group, middle
-from orchestrator.analysis.variant_ranking import names
+from orchestrator.analysis.statistics.bootstrap import middle
 from orchestrator.planning.throughput.measure import PROVISIONAL
 
 
-def places(found: Sequence[Group]) -> tuple[tuple[Column, ...], list[tuple[Cell, ...]]]:
+def places(found: Sequence[SeedGroup]) -> tuple[tuple[Column, ...], list[tuple[Cell, ...]]]:
     """Return the columns that name a group: sweep and task where there are several, and its label."""
     sweeps, tasks = {group.sweep for group in found}, {group.task for group in found}
     labels = names([group.point for group in found], ("task", "sweep"))

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
+from orchestrator.analysis.cells import text
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.compare.axis import text
 from orchestrator.analysis.report import web
 from orchestrator.analysis.report.blocks import Section
 from orchestrator.analysis.report.data import ReportData, Row, report_data
@@ -52,7 +52,7 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
     drawn = [picture for section in whole for picture in section.pictures]
     vectors = [(one.name, one.vector) for one in counted(drawn, "drawing pictures", len(drawn))]
     found = fitted(whole)
-    style = web.text("page.css") + _styles() + web.text("chart.css")
+    style = web.text("page.css") + _styles()
     scripts = list(map(web.text, _SCRIPTS))
     html = web.template("page.html.j2").render(
         title=", ".join(sweep.name for sweep in sweep_dirs),
@@ -93,7 +93,7 @@ def _styles() -> str:
         f":root {{ {light}}}\n"
         f"@media screen and (prefers-color-scheme: dark) {{ :root:not([data-theme=light]) {{ {dark}}} }}\n"
         f"@media screen {{ :root[data-theme=dark] {{ {dark}}} }}\n"
-        f"{colours}{web.text('cards.css')}"
+        f"{colours}{web.text('widgets.css')}"
     )
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
 
-from orchestrator.analysis.comparability import classes
-from orchestrator.analysis.stats import Final, finite, known, middle
+from orchestrator.analysis.groups.comparability import classes
+from orchestrator.analysis.groups.grouping import Final, known
+from orchestrator.analysis.groups.summary import Prices, dollars_of
+from orchestrator.analysis.statistics.bootstrap import middle
+from orchestrator.analysis.verdict.thresholds import TimeToThreshold
 
-# (sweep, run id) → US dollars for an hour of that run.
-Prices = Mapping[tuple[str, str], float]
-HOUR_S = 3600.0
 # Costs that differ by no more than this count as equal.
 _EQUAL_COST = 1.05
 
@@ -82,15 +81,6 @@ def costed_classes(
                 yield task, found
 
 
-def dollars_of(row: Mapping[str, Any], prices: Prices) -> float | None:
-    """Return what a run cost in US dollars, by its wall time; ``None`` where that or its price is unknown."""
-    hour = prices.get((row["sweep"], row["run_id"]))
-    if hour is None or not finite(row["wall_time"]):
-        return None
-    cost: float = hour * row["wall_time"] / HOUR_S
-    return cost if math.isfinite(cost) else None
-
-
 def _costed(final: Final, prices: Prices) -> Costed | None:
     rows = final.group.counted()[0]
     seconds = middle(known(rows, "wall_time"))
@@ -117,3 +107,32 @@ def with_front(found: CostClass) -> CostClass:
         return not one.censored and cheaper < one.value >= as_cheap
 
     return replace(found, members=tuple(replace(one, on_front=on_front(one)) for one in in_order))
+
+
+def threshold_classes(finals: Sequence[Final], times: Sequence[TimeToThreshold]) -> list[CostClass]:
+    """Return the classes in seconds, each followed by the same in dollars if all variants have a price.
+
+    A class is left out where no variant has a median, and a variant where a wall time is unknown. The cost of
+    a variant without a median is a bound: the shortest training of a seed that did not reach the threshold.
+    """
+    by_group = {id(one.group): one for one in times}
+    found = []
+    for task, members in costed_classes(
+        finals, lambda final: _costed_until(final, by_group.get(id(final.group)))
+    ):
+        if all(one.censored for one in members):
+            continue
+        level = by_group[id(members[0].final.group)].threshold
+        in_seconds = tuple(replace(one, dollars=None) for one in members)
+        several = (in_seconds, members) if all(one.dollars is not None for one in members) else (in_seconds,)
+        found += [with_front(CostClass(task, own, level)) for own in several]
+    return found
+
+
+def _costed_until(final: Final, time: TimeToThreshold | None) -> Costed | None:
+    if time is None or time.seconds is None:
+        return None
+    censored = not math.isfinite(time.seconds.median)
+    seconds = time.seconds.trained if censored else time.seconds.median
+    price = time.dollars_per_second
+    return Costed(final, seconds, None if price is None else price * seconds, censored=censored)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.analysis.comparability import classes
-from orchestrator.analysis.improvement import Improvement, Page, against
-from orchestrator.analysis.stats import Final
-from orchestrator.analysis.variant_ranking import Variant, over_tasks, variants
+from orchestrator.analysis.groups.comparability import classes
+from orchestrator.analysis.groups.grouping import Final
+from orchestrator.analysis.groups.improvement import Comparisons, Improvement, against
+from orchestrator.analysis.groups.variants import Variant, over_tasks, variants
 from orchestrator.analysis.verdict.leaders import countable
 
 # Most variants of a task that are compared with each other, the best ones, and most pairs of all tasks.
@@ -37,7 +37,7 @@ def evidence(finals: Sequence[Final]) -> Evidence:
     Verdicts are corrected as those of :func:`standing` are; a pair that it tests has the same one.
     """
     returning = [final for final in finals if final.values]
-    page = Page.of(returning, overall=countable(returning))
+    page = Comparisons.of(returning, overall=countable(returning))
     of_values = {id(final.values): final for final in returning}
     rows = tuple(
         (one, {task: of_values[id(values)] for task, values in one.scores.items()})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from orchestrator.analysis.comparability import (
+from orchestrator.analysis.groups.comparability import (
     MIXED_EPISODES,
     MIXED_LENGTHS,
     MIXED_METRICS,
@@ -19,11 +19,12 @@ from orchestrator.analysis.comparability import (
     similar_lengths,
     span,
 )
-from orchestrator.analysis.speed_drift import FEWEST_RUNS, drift_of
-from orchestrator.analysis.stats import Final, Group, middle
-from orchestrator.analysis.summary import machine
-from orchestrator.analysis.tables import INTERVAL
-from orchestrator.analysis.variant_ranking import names
+from orchestrator.analysis.groups.grouping import Final, SeedGroup
+from orchestrator.analysis.groups.speed_drift import FEWEST_RUNS, drift_of
+from orchestrator.analysis.groups.summary import machine
+from orchestrator.analysis.groups.variants import names
+from orchestrator.analysis.run_table import INTERVAL
+from orchestrator.analysis.statistics.bootstrap import middle
 from orchestrator.core.formatting import listed
 
 _MOST_NAMED, _MOST_PARTS = 4, 8
@@ -42,7 +43,7 @@ HARDWARE, THREADS, DRIFT = SPEED = "hardware", "threads", "speed over time"
 
 
 @dataclass(frozen=True)
-class Check:
+class FairnessCheck:
     """One condition. ``flags``: a sentence for each task in which it differs; none where it is equal.
 
     ``compared``: it is known of two variants of a task, or, of speed over time, of enough runs.
@@ -53,7 +54,7 @@ class Check:
     compared: bool = True
 
 
-def audit(groups: Sequence[Group], finals: Sequence[Final]) -> list[Check]:
+def audit(groups: Sequence[SeedGroup], finals: Sequence[Final]) -> list[FairnessCheck]:
     """Check that the runs of each task had the same conditions; those that differ first."""
     found: dict[str, list[str]] = {name: [] for name in (*_OF_RETURNS, SPACING, HARDWARE, THREADS, DRIFT)}
     compared = {DRIFT} if sum(len(group.counted()[0]) for group in groups) >= FEWEST_RUNS else set()
@@ -80,11 +81,13 @@ def audit(groups: Sequence[Group], finals: Sequence[Final]) -> list[Check]:
             found[THREADS] += [of + text for text in _unequal(part, lambda row: row["threads"])]
     if (drift := drift_of(groups)) is not None:
         found[DRIFT].append(str(drift))
-    checks = [Check(name, tuple(flags), name in compared or bool(flags)) for name, flags in found.items()]
+    checks = [
+        FairnessCheck(name, tuple(flags), name in compared or bool(flags)) for name, flags in found.items()
+    ]
     return sorted(checks, key=lambda check: (not check.flags, not check.compared))
 
 
-def red_flags(checks: Iterable[Check]) -> list[str]:
+def red_flags(checks: Iterable[FairnessCheck]) -> list[str]:
     """Return the names of the conditions that differ."""
     return [check.name for check in checks if check.flags]
 
@@ -110,16 +113,16 @@ def _interval(final: Final) -> float | None:
     return middle([one for row in final.group.counted()[0] if (one := row.get(INTERVAL))])
 
 
-def _parts(groups: Sequence[Group], selects: re.Pattern[str]) -> Iterable[list[Group]]:
+def _parts(groups: Sequence[SeedGroup], selects: re.Pattern[str]) -> Iterable[list[SeedGroup]]:
     """Split groups by the values of the keys that select what is checked: the grid compares these."""
-    parts: dict[str, list[Group]] = {}
+    parts: dict[str, list[SeedGroup]] = {}
     for group in groups:
         chosen = {key: value for key, value in group.point.items() if selects.search(key)}
         parts.setdefault(repr(sorted(chosen.items())), []).append(group)
     return parts.values()
 
 
-def _unequal(groups: Sequence[Group], value: Callable[[Mapping[str, Any]], Any]) -> Iterator[str]:
+def _unequal(groups: Sequence[SeedGroup], value: Callable[[Mapping[str, Any]], Any]) -> Iterator[str]:
     """Yield a sentence with each group's number of runs by value, if their shares are not about equal.
 
     Nor are they where a group has none of a value that others have.

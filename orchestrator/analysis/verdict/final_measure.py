@@ -12,7 +12,7 @@ from statistics import median
 import polars as pl
 
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.tables import (
+from orchestrator.analysis.run_table import (
     FINAL_MEASURE,
     FINAL_VALUES,
     INTERVAL,

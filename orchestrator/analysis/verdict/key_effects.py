@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from orchestrator.analysis.comparability import classes
-from orchestrator.analysis.significance import chances_to_win
-from orchestrator.analysis.stats import Final
+from orchestrator.analysis.groups.comparability import classes
+from orchestrator.analysis.groups.grouping import Final
+from orchestrator.analysis.statistics.significance import chances_to_win
 from orchestrator.core.labels import varying_keys
 
 _NOT_KEYS = ("task", "sweep", "seed")

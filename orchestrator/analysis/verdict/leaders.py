@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from orchestrator.analysis.comparability import UNRANKED, classes
-from orchestrator.analysis.improvement import Improvement, by_wins, standing
-from orchestrator.analysis.significance import FEW_SEEDS
-from orchestrator.analysis.stats import Final, Group
-from orchestrator.analysis.variant_ranking import (
+from orchestrator.analysis.groups.comparability import UNRANKED, classes
+from orchestrator.analysis.groups.grouping import Final, SeedGroup
+from orchestrator.analysis.groups.improvement import Improvement, by_wins, standing
+from orchestrator.analysis.groups.variants import (
     Variant,
     names,
     over_tasks,
@@ -20,6 +19,7 @@ from orchestrator.analysis.variant_ranking import (
     values_by_task,
     variants,
 )
+from orchestrator.analysis.statistics.significance import FEW_SEEDS
 from orchestrator.analysis.verdict.seeds_needed import MOST, MoreSeeds, more_seeds
 from orchestrator.core.formatting import count, listed
 from orchestrator.core.types import RunState
@@ -30,7 +30,7 @@ _MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
-class Answer:
+class TaskAnswer:
     """Variants of ``tasks`` with comparable returns; or, not ``ranked``, those comparable with no other.
 
     ``leaders`` cannot be told apart from the best, best first; ``behind`` can, by more than luck. ``more``:
@@ -114,7 +114,7 @@ class Answer:
         return f"{self.title}: {'; '.join(filter(None, (self.verdict, self.remedy, self.left_out)))}"
 
 
-def answers(finals: Sequence[Final]) -> list[Answer]:
+def answers(finals: Sequence[Final]) -> list[TaskAnswer]:
     """Return the answer over all tasks, if there are several, and the one of each task.
 
     Variants with returns that cannot be ranked against each other are in different answers, those that can
@@ -157,7 +157,7 @@ def _without(finals: Sequence[Final], tasks: Sequence[str]) -> tuple[str, ...]:
     return tuple(label for label, final in zip(labels, own, strict=True) if not final.values)
 
 
-def _is_skipped(group: Group) -> bool:
+def _is_skipped(group: SeedGroup) -> bool:
     return {row["state"] for row in group.rows} == {RunState.SKIPPED.value}
 
 
@@ -213,7 +213,7 @@ def _by_task(finals: Sequence[Final]) -> Iterator[_Panel]:
         yield from _parts((task,), classes((variant, variant.terms[task]) for variant in panels[task]))
 
 
-def _answer(panel: _Panel, beaten: set[_Key], families: int) -> Answer:
+def _answer(panel: _Panel, beaten: set[_Key], families: int) -> TaskAnswer:
     """Return the answer for a panel; ``families``: that share the level."""
     tasks, members, ranked, part = panel
     leaders = [one for one in members if _key(one) not in beaten]
@@ -221,7 +221,7 @@ def _answer(panel: _Panel, beaten: set[_Key], families: int) -> Answer:
     times = families * max(1.0, (len(members) - 1) / 2)
     more = _more(leaders, tasks, times) if len(leaders) > 1 and ranked else None
     overall = len(tasks) > 1
-    return Answer(tasks, tuple(leaders), tuple(behind), more, overall, ranked=ranked, part=part)
+    return TaskAnswer(tasks, tuple(leaders), tuple(behind), more, overall, ranked=ranked, part=part)
 
 
 def _more(leaders: Sequence[Variant], tasks: Sequence[str], times: float) -> MoreSeeds:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.analysis.comparability import ReturnTerms, classes
-from orchestrator.analysis.stats import Final, Group, estimate_of, finite, known
-from orchestrator.analysis.variant_ranking import names
-from orchestrator.analysis.verdict.leaders import Answer, answers
+from orchestrator.analysis.groups.comparability import ReturnTerms, classes
+from orchestrator.analysis.groups.grouping import Final, SeedGroup, known
+from orchestrator.analysis.groups.variants import names
+from orchestrator.analysis.statistics.bootstrap import estimate_of, finite
+from orchestrator.analysis.verdict.leaders import TaskAnswer, answers
 from orchestrator.core.types import RunState
 
 _LOST = {RunState.FAILED.value, RunState.UNKNOWN.value, RunState.CANCELLED.value}
@@ -41,7 +42,7 @@ class Bounds:
     of: int
 
 
-def missing_of(group: Group) -> int:
+def missing_of(group: SeedGroup) -> int:
     """Return the number of seeds that failed, or finished without a finite return."""
     counted = group.counted()[0]
     lost = sum(row["state"] in _LOST for row in group.rows)
@@ -53,7 +54,7 @@ def missing_seeds(finals: Sequence[Final]) -> list[Bounds]:
     return [bounds for panel in _panels(finals, once=True) for bounds in _bounds(panel) if bounds.missing]
 
 
-def lead_holds(answer: Answer, finals: Sequence[Final]) -> bool | None:
+def lead_holds(answer: TaskAnswer, finals: Sequence[Final]) -> bool | None:
     """Return whether a single leader leads also if all missing seeds of its task are against it.
 
     ``None`` where several lead, or no seed is missing.
@@ -72,7 +73,7 @@ def lead_holds(answer: Answer, finals: Sequence[Final]) -> bool | None:
     return any(one.tasks == (task,) and [(o.number, o.side) for o in one.leaders] == same for one in again)
 
 
-def _is(final: Final, answer: Answer) -> bool:
+def _is(final: Final, answer: TaskAnswer) -> bool:
     """Return whether these returns are those of the answer's first leader."""
     leader = answer.leaders[0]
     group = final.group

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
 
-from orchestrator.analysis.significance import FEW_SEEDS, LEVEL, Floats, least_chance
+from orchestrator.analysis.statistics.significance import FEW_SEEDS, LEVEL, Floats, least_chance
 
 # Chance of a verdict with so many seeds, if the returns differ as much as they seem to.
 POWER = 0.8

@@ -7,11 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from orchestrator.analysis.baselines import FramesToThreshold, first_reached
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.comparability import kind_of
-from orchestrator.analysis.stats import Final, Group, Series, SeriesByRun, middle, series_of
-from orchestrator.analysis.verdict.cost_front import HOUR_S, Prices
+from orchestrator.analysis.groups.comparability import kind_of
+from orchestrator.analysis.groups.curves import (
+    FramesToThreshold,
+    Series,
+    SeriesByRun,
+    first_reached,
+    series_of,
+)
+from orchestrator.analysis.groups.grouping import Final, SeedGroup
+from orchestrator.analysis.groups.summary import HOUR_S, Prices
+from orchestrator.analysis.statistics.bootstrap import middle
 
 # The part of the way from the first return of the task to the best group's final one.
 USUAL_PART = 0.9
@@ -25,7 +32,7 @@ class TimeToThreshold:
     of its runs, ``None`` where unknown.
     """
 
-    group: Group
+    group: SeedGroup
     threshold: float
     frames: FramesToThreshold
     seconds: FramesToThreshold | None
@@ -77,7 +84,7 @@ def _usual(own: Sequence[Final], curves: Sequence[Sequence[Series]]) -> float:
     return float(f"{first + USUAL_PART * (best - first):.3g}")
 
 
-def _price(group: Group, prices: Prices) -> float | None:
+def _price(group: SeedGroup, prices: Prices) -> float | None:
     known = [prices.get((row["sweep"], row["run_id"])) for row in group.counted()[0]]
     hour = middle([price for price in known if price is not None])
     return None if hour is None else hour / HOUR_S

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from orchestrator.analysis.collect import Collected
     from orchestrator.analysis.compare import KeyComparison
-    from orchestrator.analysis.verdict.leaders import Answer
+    from orchestrator.analysis.verdict.leaders import TaskAnswer
     from orchestrator.rundir import SweepDir
-    from orchestrator.ui.terminal.table import Column
+    from orchestrator.ui.terminal.table import ScreenColumn
 
 Sweeps = Annotated[list[str] | None, typer.Argument(metavar="SWEEP", help="All sweeps if left away.")]
 Others = Annotated[
@@ -67,9 +67,8 @@ def collect(
         from orchestrator.analysis.collect import collect as read
         from orchestrator.analysis.collect import read_others, write
         from orchestrator.analysis.compare import table, target_comparisons
-        from orchestrator.analysis.significance import ONE_LOOK
-        from orchestrator.analysis.stats import final_returns, groups
-        from orchestrator.analysis.summary import (
+        from orchestrator.analysis.groups.grouping import final_returns, groups
+        from orchestrator.analysis.groups.summary import (
             provisional,
             returns_lacking,
             single_values,
@@ -77,6 +76,7 @@ def collect(
             summary_table,
             unranked,
         )
+        from orchestrator.analysis.statistics.significance import ONE_LOOK
         from orchestrator.analysis.verdict.fairness import SPEED, audit
         from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
         from orchestrator.analysis.verdict.leaders import answers, no_overall
@@ -156,13 +156,13 @@ def _print(
     limits: Iterable[str],
 ) -> None:
     from orchestrator.ui.terminal.screen import say, show
-    from orchestrator.ui.terminal.table import Column, KeyTable, cell
+    from orchestrator.ui.terminal.table import KeyTable, ScreenColumn, cell
 
     names, *figures = zip(*rows, strict=True) if rows else [()] * len(columns)
     table = [
         *group_columns(points, names),
         *(
-            Column(_head(head), [cell(value) for value in values], rank=0 if "return" in head else 1)
+            ScreenColumn(_head(head), [cell(value) for value in values], rank=0 if "return" in head else 1)
             for head, values in zip(columns[1:], figures, strict=True)
         ),
     ]
@@ -176,14 +176,16 @@ def _print(
         say(problem, "problem")
 
 
-def group_columns(points: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[Column]:
+def group_columns(points: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[ScreenColumn]:
     """Return a column for each key that differs between groups, or one of their labels if none does."""
     from orchestrator.core.labels import key_columns
-    from orchestrator.ui.terminal.table import Column, cell
+    from orchestrator.ui.terminal.table import ScreenColumn, cell
 
     keys = key_columns(points) if len(points) > 1 else []
     told = [(one.name, one.values) for one in keys] or [("group", tuple(labels))]
-    return [Column(name, [cell(value) for value in values], left=True, key=True) for name, values in told]
+    return [
+        ScreenColumn(name, [cell(value) for value in values], left=True, key=True) for name, values in told
+    ]
 
 
 def _print_written(sweep_dir: SweepDir, notes: Iterable[str], problems: Iterable[str]) -> None:
@@ -197,7 +199,7 @@ def _print_written(sweep_dir: SweepDir, notes: Iterable[str], problems: Iterable
     say(f"wrote {written}" + (f", without {count(len(damaged), 'damaged run')}" if damaged else ""))
 
 
-def _print_answers(found: Sequence[Answer], final: str) -> None:
+def _print_answers(found: Sequence[TaskAnswer], final: str) -> None:
     from orchestrator.ui.terminal.screen import say
 
     if found:
@@ -214,10 +216,11 @@ def _files(sweep_dir: SweepDir) -> list[Path]:
 
 def print_comparison(compared: KeyComparison) -> None:
     """Print the table, notes and verdict of a comparison."""
-    from orchestrator.analysis.compare.table import NOTHING, RANKS, columns, sections
+    from orchestrator.analysis.cells import MISSING
+    from orchestrator.analysis.compare.table import RANKS, columns, sections
     from orchestrator.analysis.compare.wording import notes, verdict
     from orchestrator.ui.terminal.screen import say, show
-    from orchestrator.ui.terminal.table import Column, KeyTable, cell
+    from orchestrator.ui.terminal.table import KeyTable, ScreenColumn, cell
 
     told = sections(compared)
     shown = told if len(told) <= _MOST_SECTIONS else [*told[: _MOST_SECTIONS - 1], told[-1]]
@@ -225,11 +228,11 @@ def print_comparison(compared: KeyComparison) -> None:
     rows = [(parts.get(label, (label,)), row) for label, own in shown for row in own]
     cells = zip(*([one.text for one in row] for _, row in rows), strict=True)
     table = [
-        Column(
+        ScreenColumn(
             head, [cell(text) for text in texts], left=number == 0, key=number == 0, rank=RANKS.get(head, 2)
         )
         for number, (head, texts) in enumerate(zip(columns(compared), cells, strict=True))
-        if number == 0 or {*texts} - {"", NOTHING}
+        if number == 0 or {*texts} - {"", MISSING}
     ]
     show(KeyTable(table, [heads for heads, _ in rows]))
     if len(shown) < len(told):

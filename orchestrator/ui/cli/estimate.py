@@ -188,7 +188,7 @@ def _runs(sweep: Sweep, one: Forecast) -> KeyTable:
     from orchestrator.config.trainers import get_trainer
     from orchestrator.core.formatting import dollars, duration, number
     from orchestrator.core.labels import key_columns
-    from orchestrator.ui.terminal.table import Column, KeyTable, cell
+    from orchestrator.ui.terminal.table import KeyTable, ScreenColumn, cell
 
     lengths = get_trainer(sweep.trainer).frames  # the column "frames" shows them
     points = {run.run_id: run.point for run in sweep.runs}
@@ -198,17 +198,17 @@ def _runs(sweep: Sweep, one: Forecast) -> KeyTable:
     return KeyTable(
         [
             *(
-                Column(key.name, list(map(cell, key.values[: len(runs)])), left=True, key=True)
+                ScreenColumn(key.name, list(map(cell, key.values[: len(runs)])), left=True, key=True)
                 for key in keys
             ),
-            Column("frames", [cell("" if run.frames is None else f"{run.frames:,}") for run in runs]),
-            Column(
+            ScreenColumn("frames", [cell("" if run.frames is None else f"{run.frames:,}") for run in runs]),
+            ScreenColumn(
                 "end-to-end\nframes/s",
                 [cell(number(run.basis.end_to_end_fps if run.basis else None)) for run in runs],
                 rank=2,
             ),
-            Column("time", list(map(cell, lines)), rank=0),
-            Column(
+            ScreenColumn("time", list(map(cell, lines)), rank=0),
+            ScreenColumn(
                 "dollars",
                 [cell("" if run.dollars is None else dollars(run.dollars.mid)) for run in runs],
                 rank=0,

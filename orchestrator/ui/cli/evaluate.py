@@ -13,9 +13,9 @@ from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen_runs, prin
 from orchestrator.ui.cli.evaluation_matrix import print_matrices
 
 if TYPE_CHECKING:
-    from orchestrator.analysis.evaluate import EvaluatedPolicy, FailedPolicy, Summary
-    from orchestrator.analysis.evaluation_matrix import Matrix
-    from orchestrator.analysis.played_tasks import PlayedTask
+    from orchestrator.analysis.evaluations.evaluate import EvaluatedPolicy, FailedPolicy, Summary
+    from orchestrator.analysis.evaluations.matrix import Matrix
+    from orchestrator.analysis.evaluations.played_tasks import PlayedTask
     from orchestrator.rundir import Evaluation, SweepDir
 
 
@@ -75,13 +75,13 @@ def evaluate(
       orchestrate evaluate speed --best
       orchestrate evaluate brigade --on-task 'bucket_brigade/*'
     """
-    from orchestrator.analysis.evaluate import (
+    from orchestrator.analysis.evaluations.evaluate import (
         EvaluationOptions,
         finished_runs,
         require_film,
         require_policies,
     )
-    from orchestrator.analysis.evaluate import evaluate as play
+    from orchestrator.analysis.evaluations.evaluate import evaluate as play
     from orchestrator.rundir import SweepDir
     from orchestrator.ui.terminal.screen import with_bar
     from orchestrator.ui.terminal.working import working
@@ -123,8 +123,8 @@ def _chosen(sweep_dir: SweepDir, selectors: Sequence[str]) -> list[str]:
 def _tasks(
     sweep_dir: SweepDir, run_ids: Sequence[str], named: Sequence[str], *, matrix: bool
 ) -> Sequence[PlayedTask]:
-    from orchestrator.analysis.evaluate import task_names
-    from orchestrator.analysis.played_tasks import OWN_TASK, expanded, parse_task, trained_on
+    from orchestrator.analysis.evaluations.evaluate import task_names
+    from orchestrator.analysis.evaluations.played_tasks import OWN_TASK, expanded, parse_task, trained_on
 
     tasks = [parse_task(text) for text in named]
     if matrix and not tasks:
@@ -143,8 +143,8 @@ def _tell(
     as_json: bool,
     as_matrix: bool,
 ) -> None:
-    from orchestrator.analysis.evaluate import FailedPolicy, summaries
-    from orchestrator.analysis.evaluation_matrix import as_rows, matrices
+    from orchestrator.analysis.evaluations.evaluate import FailedPolicy, summaries
+    from orchestrator.analysis.evaluations.matrix import as_rows, matrices
 
     done = [one for one in ended if not isinstance(one, FailedPolicy)]
     failed = [one for one in ended if isinstance(one, FailedPolicy)]
@@ -226,7 +226,7 @@ def _print_table(sweep_dir: SweepDir, done: Sequence[EvaluatedPolicy], found: Se
 
 def _title(found: Sequence[Evaluation]) -> str:
     """A table title: what all rows share, and how they were evaluated."""
-    from orchestrator.analysis.evaluation_matrix import setting_of
+    from orchestrator.analysis.evaluations.matrix import setting_of
 
     policy = "the best policy of each training" if found[0].best else "policies"
     tasks = ", ".join(dict.fromkeys(one.task for one in found))

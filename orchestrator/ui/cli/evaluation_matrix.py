@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from orchestrator.analysis.evaluation_matrix import Matrix, MatrixRow
-    from orchestrator.analysis.stats import Estimate
+    from orchestrator.analysis.evaluations.matrix import Matrix, MatrixRow
+    from orchestrator.analysis.statistics.bootstrap import Estimate
 
 _HEAD, _LEAST_ROOM = 14, 20
 
 
 def print_matrices(found: Sequence[Matrix]) -> None:
     """Print each matrix, in several tables without intervals where the terminal is too narrow for one."""
-    from orchestrator.analysis.evaluation_matrix import shown
+    from orchestrator.analysis.evaluations.matrix import shown
     from orchestrator.ui.terminal.screen import console, say
 
     if found:

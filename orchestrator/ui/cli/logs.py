@@ -77,7 +77,7 @@ def _list_runs(sweep_dir: SweepDir, one_is_meant: bool, as_json: bool) -> None:
     from orchestrator.core.errors import NotFoundError
     from orchestrator.ui.cli import sweep_table
     from orchestrator.ui.terminal.screen import show
-    from orchestrator.ui.terminal.table import Column, KeyTable, cell
+    from orchestrator.ui.terminal.table import KeyTable, ScreenColumn, cell
     from orchestrator.ui.terminal.working import working
 
     with working(f"{sweep_dir.name}: looking at its runs"):
@@ -95,10 +95,12 @@ def _list_runs(sweep_dir: SweepDir, one_is_meant: bool, as_json: bool) -> None:
         print_json({"sweep": sweep_dir.name, "runs": runs})
         return
     table = [
-        Column("run", [cell(row.run_id[:8], "dim") for row in rows], left=True),
+        ScreenColumn("run", [cell(row.run_id[:8], "dim") for row in rows], left=True),
         *sweep_table.run_keys(rows, rows),
-        Column("state", [cell(one.state.value, sweep_table.STYLE[one.state]) for one in states], left=True),
-        Column("attempts", [cell(one.attempt or "") for one in states]),
+        ScreenColumn(
+            "state", [cell(one.state.value, sweep_table.STYLE[one.state]) for one in states], left=True
+        ),
+        ScreenColumn("attempts", [cell(one.attempt or "") for one in states]),
     ]
     show(KeyTable(table))
     typer.echo(f"next: {example}")

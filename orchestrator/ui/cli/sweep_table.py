@@ -19,7 +19,7 @@ from orchestrator.planning.ordering import sweep_eta
 from orchestrator.rundir import IndexRow
 from orchestrator.status.survey import RunStatus, Survey
 from orchestrator.ui.terminal.screen import console
-from orchestrator.ui.terminal.table import Column, KeyTable, cell
+from orchestrator.ui.terminal.table import KeyTable, ScreenColumn, cell
 
 STYLE = {
     RunState.PENDING: "dim",
@@ -80,18 +80,20 @@ def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
     states = [survey.statuses[row.run_id] for row in shown]
     table = KeyTable(
         [
-            Column("run", [cell(row.run_id[:8], "dim") for row in shown], left=True),
+            ScreenColumn("run", [cell(row.run_id[:8], "dim") for row in shown], left=True),
             *run_keys(rows, shown),
             *(
-                [Column("target", [cell(survey.target(row.run_id) or "") for row in shown], rank=2)]
+                [ScreenColumn("target", [cell(survey.target(row.run_id) or "") for row in shown], rank=2)]
                 if several
                 else []
             ),
-            Column("state", [cell(one.state.value, STYLE[one.state]) for one in states], left=True),
-            Column("frames", [cell(frames(one)) for one in states]),
-            Column("end-to-end\nframes/s", [cell(number(one.end_to_end_fps)) for one in states], rank=3),
-            Column("return", [cell(number(one.value)) for one in states], rank=0),
-            Column("ETA", [cell(duration(one.eta)) for one in states], rank=2),
+            ScreenColumn("state", [cell(one.state.value, STYLE[one.state]) for one in states], left=True),
+            ScreenColumn("frames", [cell(frames(one)) for one in states]),
+            ScreenColumn(
+                "end-to-end\nframes/s", [cell(number(one.end_to_end_fps)) for one in states], rank=3
+            ),
+            ScreenColumn("return", [cell(number(one.value)) for one in states], rank=0),
+            ScreenColumn("ETA", [cell(duration(one.eta)) for one in states], rank=2),
         ]
     )
     parts: list[Any] = [sweep_line(name, survey), table]
@@ -108,11 +110,11 @@ def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
     return Group(*parts)
 
 
-def run_keys(rows: Sequence[IndexRow], shown: Sequence[IndexRow]) -> list[Column]:
+def run_keys(rows: Sequence[IndexRow], shown: Sequence[IndexRow]) -> list[ScreenColumn]:
     """Return a column for each key that varies between the runs of a sweep, with the values of some."""
     points = [row.point for row in shown]
     return [
-        Column(one.name, [cell(value) for value in one.values], left=True, key=True)
+        ScreenColumn(one.name, [cell(value) for value in one.values], left=True, key=True)
         for one in key_columns([row.point for row in rows], of=points)
     ]
 

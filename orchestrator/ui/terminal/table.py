@@ -36,7 +36,7 @@ _WORDS, _SYLLABLES = re.compile(r"[^\s_.]+[_.]*|[_.]+"), re.compile(r"[^\s_.-]+[
 
 
 @dataclass(frozen=True)
-class Column:
+class ScreenColumn:
     """A column; ``key``: it may become headings between rows. Cells are numbers, or ``left`` text.
 
     ``rank``: figures of the highest are left out first where there is no room, those of rank 0 last.
@@ -56,7 +56,7 @@ class Column:
     def width(self) -> int:
         return max(map(cell_len, (*self.name.split("\n"), *(cell.plain for cell in self.cells))), default=0)
 
-    def folded(self, at: re.Pattern[str] = _WORDS) -> Column:
+    def folded(self, at: re.Pattern[str] = _WORDS) -> ScreenColumn:
         """Return the column with its name on several lines, no wider than its cells where that can be."""
         pieces = at.findall(self.name)
         target = max(_LINE, *map(cell_len, (*pieces, *(cell.plain for cell in self.cells))))
@@ -77,14 +77,14 @@ class Column:
         end = max(common.rfind(mark) for mark in "._/-") + 1
         return common[:end] if end >= _LEAST_PREFIX else ""
 
-    def without(self, prefix: str) -> Column:
+    def without(self, prefix: str) -> ScreenColumn:
         return replace(self, cells=[cell[len(prefix) :] for cell in self.cells])
 
 
 class _Layout(NamedTuple):
-    columns: Sequence[Column]
+    columns: Sequence[ScreenColumn]
     prefixes: dict[str, str]
-    moved: Sequence[Column]
+    moved: Sequence[ScreenColumn]
     gap: str = _GAP
     left_out: Sequence[str] = ()
 
@@ -102,7 +102,7 @@ class KeyTable:
     ``heads``: for each row what stands above it and its neighbours with the same, in parts.
     """
 
-    def __init__(self, columns: Sequence[Column], heads: Sequence[Sequence[str]] = ()) -> None:
+    def __init__(self, columns: Sequence[ScreenColumn], heads: Sequence[Sequence[str]] = ()) -> None:
         shown = [one for one in columns if one.key or one.left or any(map(len, one.cells))]
         taken = {one.name.replace("\n", " ") for one in shown if not one.key}
         self._columns = [
@@ -134,13 +134,13 @@ class KeyTable:
                         layout, self._indent(layout.moved), [one.cells[row] for one in layout.columns]
                     )
 
-    def _indent(self, moved: Sequence[Column]) -> str:
+    def _indent(self, moved: Sequence[ScreenColumn]) -> str:
         return _INDENT * (bool(self._heads) + bool(moved))
 
     def _laid_out(self, width: int | None) -> _Layout:
         if width is None:
             return next(_layouts(self._columns, (), narrow=False))
-        stay, moved = list(self._columns), list[Column]()
+        stay, moved = list(self._columns), list[ScreenColumn]()
         while True:
             room = width - len(self._indent(moved))
             for layout in _layouts(stay, moved, narrow=bool(self._heads)):
@@ -158,7 +158,7 @@ class KeyTable:
                     return squeezed
             stay, moved = rest, above
 
-    def _one_row_each(self, moved: Sequence[Column]) -> bool:
+    def _one_row_each(self, moved: Sequence[ScreenColumn]) -> bool:
         """Return whether these keys as headings would stand above a single row each."""
         rows = range(len(self._columns[0].cells))
         heads = {
@@ -176,7 +176,7 @@ def _together(rows: Iterable[int], parts: Mapping[int, Parts]) -> Iterator[tuple
     yield from found.items()
 
 
-def _named(column: Column, row: int) -> str:
+def _named(column: ScreenColumn, row: int) -> str:
     return f"{column.name}={column.cells[row].plain}"
 
 
@@ -185,7 +185,9 @@ def _headings(parts: Parts, indent: str, width: int | None) -> Iterator[Text]:
     yield from (Text(indent + line, style=_HEADING) for line in _packed(parts, room))
 
 
-def _layouts(columns: Sequence[Column], moved: Sequence[Column], *, narrow: bool) -> Iterator[_Layout]:
+def _layouts(
+    columns: Sequence[ScreenColumn], moved: Sequence[ScreenColumn], *, narrow: bool
+) -> Iterator[_Layout]:
     """Yield ways to show these columns, from the plainest to the narrowest.
 
     ``narrow``: also split the words of headings, and leave a single space between columns.
@@ -202,7 +204,7 @@ def _layouts(columns: Sequence[Column], moved: Sequence[Column], *, narrow: bool
         yield _Layout(split, prefixes, moved, " ")
 
 
-def _squeezed(columns: Sequence[Column], moved: Sequence[Column], room: int) -> _Layout:
+def _squeezed(columns: Sequence[ScreenColumn], moved: Sequence[ScreenColumn], room: int) -> _Layout:
     """Return the layout with split words, of the columns for which there is room, what is needed first."""
     *_, two, one = _layouts(columns, moved, narrow=True)
     if two.fits(room):
@@ -215,7 +217,7 @@ def _squeezed(columns: Sequence[Column], moved: Sequence[Column], room: int) -> 
     return one.of(sorted(kept))._replace(left_out=rest)
 
 
-def _little_is_missing(columns: Sequence[Column], kept: Sequence[Column]) -> bool:
+def _little_is_missing(columns: Sequence[ScreenColumn], kept: Sequence[ScreenColumn]) -> bool:
     """Return whether all columns that are needed are kept, and half of the others."""
     needed, left = (sum(one.needed for one in some) for some in (columns, kept))
     return left == needed and 2 * (len(kept) - left) >= len(columns) - needed

@@ -22,10 +22,12 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 from PIL import Image
 
-from orchestrator.analysis.improvement import Improvement
+from orchestrator.analysis.groups.curves import Curve, ReturnCurve
+from orchestrator.analysis.groups.grouping import HUES, Final, SeedGroup
+from orchestrator.analysis.groups.improvement import Improvement
+from orchestrator.analysis.groups.variants import names
 from orchestrator.analysis.report.drawing.vector import Vector, inline, vector
-from orchestrator.analysis.stats import HUES, Curve, Estimate, Final, Group, ReturnCurve
-from orchestrator.analysis.variant_ranking import names
+from orchestrator.analysis.statistics.bootstrap import Estimate
 
 _T = TypeVar("_T")
 _Grouped = TypeVar("_Grouped", Curve, Final)
@@ -146,7 +148,7 @@ def marker(number: int, side: int) -> str:
 # Words
 
 
-def group_names(found: Sequence[Group]) -> list[str]:
+def group_names(found: Sequence[SeedGroup]) -> list[str]:
     """Return short names for the groups of one task."""
     return [short(name) for name in names([group.point for group in found])]
 

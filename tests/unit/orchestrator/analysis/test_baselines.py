@@ -11,20 +11,21 @@ import numpy as np
 import pytest
 
 from benchmarks.synthetic import EVAL, create_sweep, finish, matrix_runs
-from orchestrator.analysis.baselines import (
+from orchestrator.analysis.cells import Table
+from orchestrator.analysis.collect import Collected, collect
+from orchestrator.analysis.evaluations.baselines import (
+    BaselineVerdict,
     EvaluatedGroup,
     EvaluatedSweep,
-    FramesToThreshold,
     Ranking,
-    Verdict,
     evaluated_sweep,
     frames_to_best,
     frames_to_half,
     gap_of,
     rankings,
 )
-from orchestrator.analysis.cells import Table
-from orchestrator.analysis.collect import Collected, collect
+from orchestrator.analysis.groups.curves import FramesToThreshold
+from orchestrator.analysis.groups.grouping import groups
 from orchestrator.analysis.report.blocks import Text
 from orchestrator.analysis.report.sections.runs.baselines import (
     behaviour_table,
@@ -34,7 +35,6 @@ from orchestrator.analysis.report.sections.runs.baselines import (
     ranking_table,
     verdicts,
 )
-from orchestrator.analysis.stats import groups
 from orchestrator.core.types import Run
 from orchestrator.rundir import Evaluation, Row, SweepDir
 
@@ -184,7 +184,7 @@ def test_a_trainer_whose_players_have_returns_only_and_a_grid_without_a_task(res
     assert (seen.ranked, seen.behaviour) == (["return"], [])
     (row,) = rankings(seen, "return")
     assert (row.estimate.value, row.best, row.best_players) == (9.0, 6.0, ("still",))
-    assert (row.verdict, row.gap) == (Verdict.ABOVE, None)
+    assert (row.verdict, row.gap) == (BaselineVerdict.ABOVE, None)
     (frames,) = frames_to_best([row], collected)
     assert frames is not None
     assert (frames.frames, frames.spacing) == ((200.0,) * 5, 100.0)
@@ -214,16 +214,16 @@ def beside(scores: dict[str, list[float]], best: float = 20.0) -> list[Ranking]:
 @pytest.mark.parametrize(
     ("scores", "verdict"),
     [
-        ([21.0, 22.0, 23.0, 24.0, 25.0], Verdict.ABOVE),
-        ([15.0, 16.0, 17.0, 18.0, 19.0], Verdict.BELOW),
-        ([19.0, 20.0, 21.0, 22.0, 23.0], Verdict.ALIKE),
-        ([20.000001] * 5, Verdict.ALIKE),  # rounding
-        ([21.0] * 5, Verdict.ABOVE),
-        ([30.0, 40.0, 50.0, 60.0], Verdict.FEW),
-        ([30.0], Verdict.FEW),
+        ([21.0, 22.0, 23.0, 24.0, 25.0], BaselineVerdict.ABOVE),
+        ([15.0, 16.0, 17.0, 18.0, 19.0], BaselineVerdict.BELOW),
+        ([19.0, 20.0, 21.0, 22.0, 23.0], BaselineVerdict.ALIKE),
+        ([20.000001] * 5, BaselineVerdict.ALIKE),  # rounding
+        ([21.0] * 5, BaselineVerdict.ABOVE),
+        ([30.0, 40.0, 50.0, 60.0], BaselineVerdict.FEW),
+        ([30.0], BaselineVerdict.FEW),
     ],
 )
-def test_the_test_decides(scores: list[float], verdict: Verdict) -> None:
+def test_the_test_decides(scores: list[float], verdict: BaselineVerdict) -> None:
     assert [one.verdict for one in beside({"game/a": scores})] == [verdict]
 
 
@@ -233,7 +233,7 @@ def test_policies_as_good_as_the_baseline_seldom_have_a_verdict() -> None:
     false = 0
     for _ in range(200):
         scores = {f"game/{name}": generator.normal(20.0, 3.0, 5).tolist() for name in "abcd"}
-        false += any(one.verdict is not Verdict.ALIKE for one in beside(scores))
+        false += any(one.verdict is not BaselineVerdict.ALIKE for one in beside(scores))
     assert false <= 17
 
 

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from orchestrator.analysis.report.blocks import Html, Text
 from orchestrator.analysis.report.data import report_data
 from orchestrator.analysis.report.sections.returns import answer
-from orchestrator.analysis.significance import ONE_LOOK
-from orchestrator.analysis.tables import RunReading
+from orchestrator.analysis.run_table import RunReading
+from orchestrator.analysis.statistics.significance import ONE_LOOK
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow, Row, SweepDir
 from orchestrator.ui.cli import app

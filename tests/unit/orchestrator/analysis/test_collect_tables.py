@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.tables import RunReading, metrics_table, runs_table
+from orchestrator.analysis.run_table import RunReading, metrics_table, runs_table
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow
 

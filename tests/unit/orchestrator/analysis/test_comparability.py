@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.comparability import ReturnTerms, classes, differences, mixed_code, terms_of
+from orchestrator.analysis.groups.comparability import ReturnTerms, classes, differences, mixed_code, terms_of
 
 EVAL, COLLECTION = "eval/reward/episode_reward_mean", "collection/reward/episode_reward_mean"
 

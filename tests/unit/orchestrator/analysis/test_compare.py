@@ -21,11 +21,11 @@ from benchmarks.synthetic import (
     result_of,
     write_attempt,
 )
-from orchestrator.analysis import stats
 from orchestrator.analysis.collect import Collected, collect
 from orchestrator.analysis.compare import ComparedValue, KeyComparison, compare_by
 from orchestrator.analysis.compare.table import as_csv, as_json, columns, sections
 from orchestrator.analysis.compare.wording import notes, verdict
+from orchestrator.analysis.statistics import bootstrap
 from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run
@@ -193,13 +193,13 @@ def test_returns_at_equal_frames_and_at_equal_time(results: Path) -> None:
 
 def test_curves_are_left_to_whoever_draws_them(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     resampled: list[int] = []
-    bootstrap = stats.bootstrap_interval
+    usual = bootstrap.bootstrap_interval
 
     def counted(scores: Any) -> Any:
         resampled.append(scores.shape[1])
-        return bootstrap(scores)
+        return usual(scores)
 
-    monkeypatch.setattr(stats, "bootstrap_interval", counted)
+    monkeypatch.setattr(bootstrap, "bootstrap_interval", counted)
     runs = matrix_runs({"algorithm": ["mappo", "iql"], "threads": [1, 2], "seed": range(4)})
     sweep = create_sweep(results, "lab", runs)
     for run in runs:

@@ -15,7 +15,7 @@ from orchestrator.analysis.compare import KeyComparison, target_comparisons
 from orchestrator.analysis.compare.model import DOLLARS
 from orchestrator.analysis.compare.table import columns, sections
 from orchestrator.analysis.compare.wording import notes, verdict
-from orchestrator.analysis.ratios import Ratio
+from orchestrator.analysis.statistics.ratios import Ratio
 from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources, Run

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from jobs.training.records.video import Film
-from orchestrator.analysis import evaluate as module
-from orchestrator.analysis.evaluate import (
+from orchestrator.analysis.evaluations import evaluate as module
+from orchestrator.analysis.evaluations.evaluate import (
     EvaluatedPolicy,
     EvaluationOptions,
     FailedPolicy,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from orchestrator.analysis.evaluation_matrix import RETURN, as_csv, as_rows, latest_matrices, matrices, shown
+from orchestrator.analysis.evaluations.matrix import RETURN, as_csv, as_rows, latest_matrices, matrices, shown
 from orchestrator.analysis.report import write_matrices
 from orchestrator.config.trainers import get_trainer
 from orchestrator.rundir import Evaluation

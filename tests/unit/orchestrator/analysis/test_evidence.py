@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.analysis.significance import chances_to_win, wins
-from orchestrator.analysis.stats import Final, final_returns, groups
-from orchestrator.analysis.tables import RunReading
-from orchestrator.analysis.verdict.cost_front import CostClass, Prices, cost_classes
+from orchestrator.analysis.groups.grouping import Final, final_returns, groups
+from orchestrator.analysis.groups.summary import Prices
+from orchestrator.analysis.run_table import RunReading
+from orchestrator.analysis.statistics.significance import chances_to_win, wins
+from orchestrator.analysis.verdict.cost_front import CostClass, cost_classes
 from orchestrator.analysis.verdict.evidence import evidence
 from orchestrator.analysis.verdict.key_effects import key_effects, keys_without_effect
 from orchestrator.analysis.verdict.leaders import answers

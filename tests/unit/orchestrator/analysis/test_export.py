@@ -8,7 +8,7 @@ import math
 
 from orchestrator.analysis.cells import Cell, Table, columns, estimated, time_column
 from orchestrator.analysis.report.export import as_csv, as_latex
-from orchestrator.analysis.stats import Estimate
+from orchestrator.analysis.statistics.bootstrap import Estimate
 
 
 def rows_of(table: Table) -> list[list[str]]:

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from benchmarks.synthetic import COLLECTION, EPOCH, EVAL, create_sweep, finish, matrix_runs, training_rows
 from orchestrator.analysis.collect import Collected, collect
+from orchestrator.analysis.groups.grouping import final_returns, groups
 from orchestrator.analysis.report.blocks import Text
 from orchestrator.analysis.report.sections.runs.audit import audit_section
-from orchestrator.analysis.stats import final_returns, groups
 from orchestrator.analysis.verdict.fairness import audit, red_flags
 from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
 from orchestrator.analysis.verdict.leaders import answers

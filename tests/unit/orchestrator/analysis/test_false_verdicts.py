@@ -13,11 +13,11 @@ from scipy.stats import binom
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.compare import compare_by
 from orchestrator.analysis.compare.wording import verdict
-from orchestrator.analysis.improvement import Improvement, standing
+from orchestrator.analysis.groups.grouping import final_returns, groups
+from orchestrator.analysis.groups.improvement import Improvement, standing
 from orchestrator.analysis.report.sections.returns.improvement import improvement_table
-from orchestrator.analysis.significance import FEW_SEEDS, LEVEL
-from orchestrator.analysis.stats import final_returns, groups
-from orchestrator.analysis.tables import RunReading, metrics_table, runs_table
+from orchestrator.analysis.run_table import RunReading, metrics_table, runs_table
+from orchestrator.analysis.statistics.significance import FEW_SEEDS, LEVEL
 from orchestrator.analysis.verdict.evidence import evidence
 from orchestrator.analysis.verdict.leaders import answers
 from orchestrator.core.types import RunState

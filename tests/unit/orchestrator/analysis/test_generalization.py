@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 from benchmarks.synthetic import EVAL, create_sweep, finish, finished_sweep, matrix_runs
 from orchestrator.analysis.cells import Table
 from orchestrator.analysis.collect import Collected, collect
-from orchestrator.analysis.generalization import Generalization, generalizations
+from orchestrator.analysis.groups.generalization import Generalization, generalizations
+from orchestrator.analysis.groups.grouping import groups
+from orchestrator.analysis.groups.summary import summary_table
 from orchestrator.analysis.report.data import report_data
 from orchestrator.analysis.report.export import table_files
 from orchestrator.analysis.report.sections import sections
-from orchestrator.analysis.stats import groups
-from orchestrator.analysis.summary import summary_table
-from orchestrator.analysis.tables import GAP, LEVEL_METRICS, TRAINING_LEVELS, RunReading
+from orchestrator.analysis.run_table import GAP, LEVEL_METRICS, TRAINING_LEVELS, RunReading
 from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow, Row

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from benchmarks.synthetic import create_sweep, finish, matrix_runs, result_of, training_rows
 from orchestrator.analysis.collect import collect
-from orchestrator.analysis.hardware_crossover import (
+from orchestrator.analysis.groups.crossover import (
     CPU,
     GPU,
     HardwareComparison,

@@ -9,9 +9,10 @@ from statistics import median
 import numpy as np
 import pytest
 
-from orchestrator.analysis.significance import LEVEL, chance_of_wins
-from orchestrator.analysis.stats import Final, bootstrap_interval, final_returns, groups, interquartile_mean
-from orchestrator.analysis.verdict.leaders import Answer, answers, no_overall
+from orchestrator.analysis.groups.grouping import Final, final_returns, groups
+from orchestrator.analysis.statistics.bootstrap import bootstrap_interval, interquartile_mean
+from orchestrator.analysis.statistics.significance import LEVEL, chance_of_wins
+from orchestrator.analysis.verdict.leaders import TaskAnswer, answers, no_overall
 from orchestrator.analysis.verdict.seeds_needed import MOST, POWER, more_seeds
 from tests.simulated import simulated
 
@@ -20,7 +21,7 @@ TASKS = ("t1", "t2")
 
 def found(
     value: Callable[[str, str], float], seeds: int, algorithms: int = 5, tasks: int = 1
-) -> list[Answer]:
+) -> list[TaskAnswer]:
     """The answers on runs with these returns; ``value``: a run's, by algorithm and task."""
     collected = simulated(value, [f"a{number}" for number in range(algorithms)], seeds, TASKS[:tasks])
     return answers(final_returns(groups(collected), intervals=False))

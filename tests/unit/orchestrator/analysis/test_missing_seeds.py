@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.stats import Final, estimate_of, final_returns, groups
-from orchestrator.analysis.tables import RunReading
+from orchestrator.analysis.groups.grouping import Final, final_returns, groups
+from orchestrator.analysis.run_table import RunReading
+from orchestrator.analysis.statistics.bootstrap import estimate_of
 from orchestrator.analysis.verdict.leaders import answers
 from orchestrator.analysis.verdict.missing_seeds import lead_holds, missing_seeds
 from orchestrator.core.types import RunState

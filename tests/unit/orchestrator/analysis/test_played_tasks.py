@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.played_tasks import PlayedTask, expanded, parse_task, read_task, trained_on
+from orchestrator.analysis.evaluations.played_tasks import (
+    PlayedTask,
+    expanded,
+    parse_task,
+    read_task,
+    trained_on,
+)
 from orchestrator.core.errors import OrchestrateError
 
 NAMES = ["game/easy", "game/hard", "other/easy"]

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.synthetic import create_sweep, finish, matrix_runs, result_of
-from orchestrator.analysis.amdahl import WORTH, Amdahl, fit, pays_up_to
 from orchestrator.analysis.collect import Collected, collect
 from orchestrator.analysis.compare import compare_by
 from orchestrator.analysis.compare.wording import verdict
-from orchestrator.analysis.scaling import ACTORS, PARTS, THREADS, scaling_lines
+from orchestrator.analysis.groups.scaling import ACTORS, PARTS, THREADS, scaling_lines
+from orchestrator.analysis.statistics.amdahl import WORTH, Amdahl, fit, pays_up_to
 from orchestrator.core.types import Run
 from orchestrator.rundir import Row, SweepDir
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import brunnermunzel, kruskal, mannwhitneyu, ttest_1samp
 
-from orchestrator.analysis import significance
-from orchestrator.analysis.significance import (
+from orchestrator.analysis.statistics import significance
+from orchestrator.analysis.statistics.significance import (
     chance_alike,
     chance_of_placements,
     chance_of_ranks,

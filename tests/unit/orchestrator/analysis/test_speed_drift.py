@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.analysis.speed_drift import drift_of
-from orchestrator.analysis.stats import Group
+from orchestrator.analysis.groups.grouping import SeedGroup
+from orchestrator.analysis.groups.speed_drift import drift_of
 
 
-def groups(algorithms: int, seeds: int, factor: Callable[[float], float], seed: int = 0) -> list[Group]:
+def groups(algorithms: int, seeds: int, factor: Callable[[float], float], seed: int = 0) -> list[SeedGroup]:
     """Runs of one minute, one after the other and in turns, whose speeds differ by 3 % by chance.
 
     ``factor``: how fast the machine is at a time, from 0 at the first start to 1.
@@ -28,7 +28,7 @@ def groups(algorithms: int, seeds: int, factor: Callable[[float], float], seed: 
         rows[number].append(
             {"state": "done", "started": 1e9 + 60 * at, "training_fps": fps, "end_to_end_fps": fps, **facts}
         )
-    return [Group(tuple(own), "s", at, 0, f"a{at}", {}, {}) for at, own in rows.items()]
+    return [SeedGroup(tuple(own), "s", at, 0, f"a{at}", {}, {}) for at, own in rows.items()]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_runs_started_at_once_are_not_ordered_by_their_speed() -> None:
     for seed in range(20):
         [one] = groups(1, 24, lambda at: 1.0, seed)
         rows = tuple({**row, "started": row["started"] // 720} for row in one.rows)
-        found.append(drift_of([Group(rows, "s", 0, 0, "a", {}, {})]))
+        found.append(drift_of([SeedGroup(rows, "s", 0, 0, "a", {}, {})]))
     assert sum(one is not None for one in found) <= 1
 
 
@@ -78,7 +78,7 @@ def test_too_few_runs_or_too_small_a_difference_says_nothing() -> None:
 def test_all_at_once_or_without_a_time_says_nothing() -> None:
     for started in (1e9, None):
         alike = [
-            Group(tuple({**row, "started": started} for row in one.rows), "s", 0, 0, "a", {}, {})
+            SeedGroup(tuple({**row, "started": started} for row in one.rows), "s", 0, 0, "a", {}, {})
             for one in groups(2, 10, lambda at: 1.0 - 0.5 * at)
         ]
         assert drift_of(alike) is None

@@ -22,20 +22,17 @@ from benchmarks.synthetic import (
     write_attempt,
 )
 from orchestrator.analysis.collect import Collected, collect
+from orchestrator.analysis.groups.curves import curves, on_common_frames
+from orchestrator.analysis.groups.grouping import HUES, final_returns, groups
+from orchestrator.analysis.groups.summary import provisional, speeds, summary_table, warnings
 from orchestrator.analysis.report.sections.costs.speed import speed_table
 from orchestrator.analysis.report.sections.returns.groups import group_table
-from orchestrator.analysis.stats import (
-    HUES,
+from orchestrator.analysis.statistics.bootstrap import (
     Estimate,
     bootstrap_interval,
-    curves,
     estimate_of,
-    final_returns,
-    groups,
     interquartile_mean,
-    on_common_frames,
 )
-from orchestrator.analysis.summary import provisional, speeds, summary_table, warnings
 from orchestrator.core.types import Run, RunState
 from orchestrator.rundir import IndexRow, Row, SweepDir
 from tests.helpers import surveyed

@@ -14,12 +14,11 @@ from typer.testing import CliRunner
 from benchmarks.synthetic import COLLECTION, EVAL, create_sweep, finish, matrix_runs
 from orchestrator.analysis.cells import MISSING, Table
 from orchestrator.analysis.collect import collect
+from orchestrator.analysis.groups.grouping import final_returns, groups
 from orchestrator.analysis.report.drawing.plotting import LIGHT
 from orchestrator.analysis.report.sections.costs.cost import cost_section
 from orchestrator.analysis.report.sections.costs.thresholds import threshold_section
-from orchestrator.analysis.stats import final_returns, groups
-from orchestrator.analysis.verdict.cost_front import CostClass
-from orchestrator.analysis.verdict.threshold_front import threshold_classes
+from orchestrator.analysis.verdict.cost_front import CostClass, threshold_classes
 from orchestrator.analysis.verdict.thresholds import TimeToThreshold, times_to_threshold
 from orchestrator.rundir import Row, SweepDir
 from orchestrator.ui.cli import app

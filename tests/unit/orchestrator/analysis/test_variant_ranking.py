@@ -13,15 +13,20 @@ from hypothesis import strategies as st
 
 from benchmarks.synthetic import create_sweep, finish, matrix_runs, training_rows
 from orchestrator.analysis.collect import collect
-from orchestrator.analysis.improvement import Improvement, by_wins, probability_of_improvement, standing
-from orchestrator.analysis.significance import least_chance
-from orchestrator.analysis.stats import Final, final_returns, groups
-from orchestrator.analysis.variant_ranking import (
+from orchestrator.analysis.groups.grouping import Final, final_returns, groups
+from orchestrator.analysis.groups.improvement import (
+    Improvement,
+    by_wins,
+    probability_of_improvement,
+    standing,
+)
+from orchestrator.analysis.groups.variants import (
     over_tasks,
     overall_profiles,
     performance_profile,
     task_profiles,
 )
+from orchestrator.analysis.statistics.significance import least_chance
 
 Scores = Mapping[tuple[str, str], Sequence[float]]
 

@@ -8,12 +8,13 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from orchestrator.analysis.groups.curves import curves
+from orchestrator.analysis.groups.grouping import groups
+from orchestrator.analysis.groups.summary import speeds
 from orchestrator.analysis.report.drawing.plotting import BARS, LIGHT, from_zero_or_log, logarithmic, picture
 from orchestrator.analysis.report.sections.costs.speed import speed_pictures
 from orchestrator.analysis.report.sections.returns.final import final_pictures
 from orchestrator.analysis.report.sections.returns.learning import learning_pictures
-from orchestrator.analysis.stats import curves, groups
-from orchestrator.analysis.summary import speeds
 from tests.simulated import finals_of, simulated
 
 TEXT = re.compile(r"<text[^>]*>([^<]*)</text>")

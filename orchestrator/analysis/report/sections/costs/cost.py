@@ -8,14 +8,14 @@ from matplotlib.figure import Figure
 
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
+from orchestrator.analysis.groups.grouping import Final
+from orchestrator.analysis.groups.summary import Prices
+from orchestrator.analysis.groups.variants import names
 from orchestrator.analysis.report.blocks import Block, Gallery, Section, Text
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.drawing import plotting
 from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
-from orchestrator.analysis.stats import Final
-from orchestrator.analysis.variant_ranking import names
-from orchestrator.analysis.verdict.cost_front import CostClass, Costed, Prices, cost_classes
-from orchestrator.analysis.verdict.threshold_front import threshold_classes
+from orchestrator.analysis.verdict.cost_front import CostClass, Costed, cost_classes, threshold_classes
 from orchestrator.analysis.verdict.thresholds import TimeToThreshold
 from orchestrator.core.formatting import dollars, duration
 

@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
+from orchestrator.analysis.groups.scaling import PARTS, ScalingLine, ScalingPoint, scaling_lines
 from orchestrator.analysis.report.blocks import Gallery, Points, Section, Text
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.drawing import plotting
 from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
 from orchestrator.analysis.report.sections.costs.speed import PEAK
-from orchestrator.analysis.scaling import PARTS, ScalingLine, ScalingPoint, scaling_lines
 from orchestrator.core.formatting import number
 
 _POINTS = 60

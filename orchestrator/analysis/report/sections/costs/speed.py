@@ -12,13 +12,14 @@ from matplotlib.patches import Patch
 
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
+from orchestrator.analysis.groups.grouping import group_labels
+from orchestrator.analysis.groups.summary import SpeedSummary
 from orchestrator.analysis.report.blocks import Gallery, Section, Text
 from orchestrator.analysis.report.data import MOST_DRAWN, ReportData
 from orchestrator.analysis.report.drawing import plotting
 from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
 from orchestrator.analysis.report.group_cells import THROUGHPUTS, end_to_end, places, provisional_note
-from orchestrator.analysis.stats import group_labels, middle
-from orchestrator.analysis.summary import SpeedSummary
+from orchestrator.analysis.statistics.bootstrap import middle
 
 
 def section(data: ReportData) -> Section:

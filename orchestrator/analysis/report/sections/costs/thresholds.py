@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from orchestrator.analysis import cells
-from orchestrator.analysis.baselines import FramesToThreshold
 from orchestrator.analysis.cells import Cell, Table
+from orchestrator.analysis.groups.curves import FramesToThreshold
+from orchestrator.analysis.groups.grouping import Final
+from orchestrator.analysis.groups.variants import names
 from orchestrator.analysis.report.blocks import Block, Section, Text
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.drawing import plotting
-from orchestrator.analysis.stats import Final
-from orchestrator.analysis.variant_ranking import names
 from orchestrator.analysis.verdict.thresholds import USUAL_PART, TimeToThreshold
 from orchestrator.core.formatting import dollars, duration, listed
 

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from orchestrator.analysis.hardware_crossover import CPU, HardwareComparison, SpeedLine, contests
+from orchestrator.analysis.groups.crossover import CPU, HardwareComparison, SpeedLine, contests
 from orchestrator.analysis.report.blocks import Gallery, Section, Text
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.drawing import plotting

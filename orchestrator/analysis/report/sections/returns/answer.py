@@ -11,19 +11,19 @@ from markupsafe import Markup
 
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
-from orchestrator.analysis.comparability import differences
-from orchestrator.analysis.improvement import against
+from orchestrator.analysis.groups.comparability import differences
+from orchestrator.analysis.groups.grouping import Final, SeedGroup, known
+from orchestrator.analysis.groups.improvement import against
+from orchestrator.analysis.groups.summary import Prices, dollars_of, single_values
+from orchestrator.analysis.groups.variants import Variant, names
 from orchestrator.analysis.report import web
 from orchestrator.analysis.report.blocks import Block, Html, Points, Section, Text
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.drawing import plotting
-from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS, ONE_LOOK
-from orchestrator.analysis.stats import Final, Group, finite, known, middle
-from orchestrator.analysis.summary import single_values
-from orchestrator.analysis.variant_ranking import Variant, names
-from orchestrator.analysis.verdict.cost_front import Prices, dollars_of
+from orchestrator.analysis.statistics.bootstrap import finite, middle
+from orchestrator.analysis.statistics.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS, ONE_LOOK
 from orchestrator.analysis.verdict.fairness import red_flags
-from orchestrator.analysis.verdict.leaders import Answer, no_overall
+from orchestrator.analysis.verdict.leaders import TaskAnswer, no_overall
 from orchestrator.analysis.verdict.missing_seeds import Bounds, lead_holds, missing_seeds
 from orchestrator.core.formatting import count, dollars, listed
 from orchestrator.core.types import RunState
@@ -130,7 +130,7 @@ def missing_table(found: Sequence[Bounds]) -> Table:
     return Table("missing seeds", heads, tuple(rows))
 
 
-def _card(answer: Answer, groups: Sequence[Group], finals: Sequence[Final], prices: Prices) -> Card:
+def _card(answer: TaskAnswer, groups: Sequence[SeedGroup], finals: Sequence[Final], prices: Prices) -> Card:
     every = (*answer.leaders, *answer.behind)
     told, notes = every[:_MOST_ROWS], _notes(answer)
     title = answer.title if answer.tasks[0] and not answer.overall else _capital(answer.title)
@@ -152,7 +152,7 @@ def _card(answer: Answer, groups: Sequence[Group], finals: Sequence[Final], pric
     return Card(title, flags, _sentence(answer), answer.remedy, marks, axis, notes, failed)
 
 
-def _sentence(answer: Answer) -> str:
+def _sentence(answer: TaskAnswer) -> str:
     """Return the verdict with a capital, unless it begins with a variant's name."""
     verdict = answer.verdict
     named = verdict.startswith(answer.leaders[0].label)
@@ -173,7 +173,7 @@ def _worst_case(holds: bool | None) -> tuple[str, ...]:
     )
 
 
-def _without_answer(groups: Sequence[Group], found: Sequence[Answer]) -> Iterator[Card]:
+def _without_answer(groups: Sequence[SeedGroup], found: Sequence[TaskAnswer]) -> Iterator[Card]:
     """Yield the cards of tasks without any final return."""
     answered = {task for answer in found for task in answer.tasks}
     for task in dict.fromkeys(group.task for group in groups):
@@ -186,7 +186,7 @@ def _without_answer(groups: Sequence[Group], found: Sequence[Answer]) -> Iterato
             yield Card(task or "All runs", (), why, "", (), ("", ""), (), tuple(failures(own)))
 
 
-def _notes(answer: Answer) -> tuple[str, ...]:
+def _notes(answer: TaskAnswer) -> tuple[str, ...]:
     notes = []
     if more := [one.label for one in answer.leaders[_MOST_ROWS:]]:
         notes.append(f"also not told apart: {listed(more, _MOST_NAMED)}")
@@ -203,7 +203,7 @@ def _notes(answer: Answer) -> tuple[str, ...]:
 
 
 def _overall_marks(
-    answer: Answer, told: Sequence[Variant], finals: Sequence[Final], prices: Prices
+    answer: TaskAnswer, told: Sequence[Variant], finals: Sequence[Final], prices: Prices
 ) -> tuple[Mark, ...]:
     """Return marks at the mean chance of returning more than another variant."""
     every = (*answer.leaders, *answer.behind)
@@ -223,7 +223,7 @@ def _overall_marks(
 
 
 def _marks(
-    answer: Answer, told: Sequence[Variant], named: Mapping[tuple[int, int], Final], prices: Prices
+    answer: TaskAnswer, told: Sequence[Variant], named: Mapping[tuple[int, int], Final], prices: Prices
 ) -> tuple[tuple[Mark, ...], tuple[str, str]]:
     values = [value for one in told for value in one.scores[answer.tasks[0]]]
     low, high = min(values), max(values)
@@ -270,7 +270,7 @@ _MOST_REASONS = 12
 _LOST = {RunState.FAILED, RunState.UNKNOWN, RunState.CANCELLED, RunState.SKIPPED}
 
 
-def failures(groups: Sequence[Group]) -> Iterator[str]:
+def failures(groups: Sequence[SeedGroup]) -> Iterator[str]:
     """Yield a line per reason for missing results: the number of runs, and the variants concerned."""
     found: dict[str, Counter[str]] = {}
     for group, label in zip(groups, names([group.point for group in groups]), strict=True):

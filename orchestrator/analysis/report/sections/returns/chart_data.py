@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from orchestrator.analysis import cells
+from orchestrator.analysis.groups.curves import Curve
+from orchestrator.analysis.groups.grouping import HUES
+from orchestrator.analysis.groups.summary import Prices
 from orchestrator.analysis.report.drawing import plotting
-from orchestrator.analysis.significance import Floats
-from orchestrator.analysis.stats import HUES, Curve, middle
-from orchestrator.analysis.verdict.cost_front import Prices
+from orchestrator.analysis.statistics.bootstrap import middle
+from orchestrator.analysis.statistics.significance import Floats
 
 # Values are whole numbers up to _TOP between the least and the greatest of their kind; _GAP is no value.
 _TOP = 65_534

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from orchestrator.analysis import cells
-from orchestrator.analysis.cells import Cell, Table
-from orchestrator.analysis.compare.axis import text
+from orchestrator.analysis.cells import Cell, Table, text
 from orchestrator.analysis.report.blocks import Block, Gallery, Section, Text
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.drawing import plotting

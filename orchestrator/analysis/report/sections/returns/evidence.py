@@ -8,7 +8,7 @@ from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
 from orchestrator.analysis.report.blocks import PairDetails, Section, Text
 from orchestrator.analysis.report.data import ReportData
-from orchestrator.analysis.significance import FEW_SEEDS
+from orchestrator.analysis.statistics.significance import FEW_SEEDS
 from orchestrator.analysis.verdict.evidence import Evidence, evidence
 
 _HOW_TO_READ = (

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
+from orchestrator.analysis.groups.grouping import Final
 from orchestrator.analysis.report.blocks import Section, drawn_section
 from orchestrator.analysis.report.data import MOST_DRAWN, ReportData
 from orchestrator.analysis.report.drawing import plotting
 from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
-from orchestrator.analysis.stats import Final
 from orchestrator.core.formatting import count
 
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
-from orchestrator.analysis.generalization import Generalization, Sample, generalizations
+from orchestrator.analysis.groups.generalization import Generalization, Sample, generalizations
 from orchestrator.analysis.report.blocks import Gallery, Section, Text
 from orchestrator.analysis.report.data import MOST_DRAWN, ReportData
 from orchestrator.analysis.report.drawing import plotting

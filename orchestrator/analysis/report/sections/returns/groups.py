@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
+from orchestrator.analysis.groups.grouping import Final, known
+from orchestrator.analysis.groups.summary import is_provisional
 from orchestrator.analysis.report.blocks import Block, Section, Text
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.group_cells import THROUGHPUTS, end_to_end, places, provisional_note
-from orchestrator.analysis.stats import Final, known, middle
-from orchestrator.analysis.summary import is_provisional
+from orchestrator.analysis.statistics.bootstrap import middle
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
 
 

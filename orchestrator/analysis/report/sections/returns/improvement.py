@@ -8,13 +8,13 @@ from matplotlib.figure import Figure
 
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
-from orchestrator.analysis.improvement import Improvement, standing
+from orchestrator.analysis.groups.improvement import Improvement, standing
+from orchestrator.analysis.groups.summary import unranked
 from orchestrator.analysis.report.blocks import Block, Gallery, Points, Section, Text
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.drawing import plotting
 from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
-from orchestrator.analysis.significance import FEW_SEEDS
-from orchestrator.analysis.summary import unranked
+from orchestrator.analysis.statistics.significance import FEW_SEEDS
 from orchestrator.analysis.verdict.leaders import countable
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
+from orchestrator.analysis.groups.curves import Curve
 from orchestrator.analysis.report.blocks import Block, Chart, Folded, Section, Text, drawn_section
 from orchestrator.analysis.report.data import MOST_DRAWN, ReportData
 from orchestrator.analysis.report.drawing import plotting
 from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
 from orchestrator.analysis.report.sections.returns import chart_data
-from orchestrator.analysis.significance import INTERVAL_SEEDS, Floats
-from orchestrator.analysis.stats import Curve
+from orchestrator.analysis.statistics.significance import INTERVAL_SEEDS, Floats
 from orchestrator.config.returns import kind_of_return
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import islice
 
+from orchestrator.analysis.groups.curves import Curve, loss_metrics, several_curves
 from orchestrator.analysis.report.blocks import Section, drawn_section
 from orchestrator.analysis.report.data import MOST_DRAWN, ReportData
 from orchestrator.analysis.report.drawing import plotting
 from orchestrator.analysis.report.drawing.plotting import Picture
 from orchestrator.analysis.report.sections.returns.learning import learning_pictures
-from orchestrator.analysis.stats import Curve, loss_metrics, several_curves
 
 _MOST_LOSSES = 6
 

@@ -7,18 +7,18 @@ from itertools import count
 
 from matplotlib.figure import Figure
 
-from orchestrator.analysis.report.blocks import MANY, Block, Gallery, Points, Section, Text
-from orchestrator.analysis.report.data import MOST_DRAWN, ReportData
-from orchestrator.analysis.report.drawing import plotting
-from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
-from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS
-from orchestrator.analysis.summary import unranked
-from orchestrator.analysis.variant_ranking import (
+from orchestrator.analysis.groups.summary import unranked
+from orchestrator.analysis.groups.variants import (
     PerformanceProfile,
     Profiles,
     overall_profiles,
     task_profiles,
 )
+from orchestrator.analysis.report.blocks import MANY, Block, Gallery, Points, Section, Text
+from orchestrator.analysis.report.data import MOST_DRAWN, ReportData
+from orchestrator.analysis.report.drawing import plotting
+from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
+from orchestrator.analysis.statistics.significance import FEW_SEEDS, INTERVAL_SEEDS
 
 
 def section(data: ReportData) -> Section | None:

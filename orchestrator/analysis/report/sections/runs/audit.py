@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
+from orchestrator.analysis.groups.speed_drift import FEWEST_RUNS
 from orchestrator.analysis.report.blocks import Section, Text
 from orchestrator.analysis.report.data import ReportData
-from orchestrator.analysis.speed_drift import FEWEST_RUNS
-from orchestrator.analysis.verdict.fairness import Check
+from orchestrator.analysis.verdict.fairness import FairnessCheck
 
 _MOST_FLAGS = 20
 
@@ -27,7 +27,7 @@ _TITLE = "Fairness audit"
 _NOTHING = "There is nothing to compare yet: no task has two variants with finished runs."
 
 
-def audit_section(checks: Sequence[Check]) -> Section:
+def audit_section(checks: Sequence[FairnessCheck]) -> Section:
     """Return the section of these checks."""
     if not any(check.compared for check in checks):
         return Section("audit", _TITLE, (Text(_NOTHING),))
@@ -45,7 +45,7 @@ def audit_section(checks: Sequence[Check]) -> Section:
     return Section("audit", _TITLE, (table, Text(_AUDIT, note=True)))
 
 
-def _judged(check: Check) -> Cell:
+def _judged(check: FairnessCheck) -> Cell:
     if check.flags:
         return Cell("differs", state="failed")
     return Cell("no difference found" if check.compared else "nothing to compare")

@@ -13,33 +13,34 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from orchestrator.analysis import cells
-from orchestrator.analysis.baselines import (
+from orchestrator.analysis.cells import Cell, Column, Table
+from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.evaluations.baselines import (
+    BaselineVerdict,
     EvaluatedSweep,
-    FramesToThreshold,
     Ranking,
-    Verdict,
     evaluated_sweep,
     frames_to_best,
     frames_to_half,
     gap_of,
     rankings,
 )
-from orchestrator.analysis.cells import Cell, Column, Table
-from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.evaluation_matrix import BEHAVIOUR
+from orchestrator.analysis.evaluations.matrix import BEHAVIOUR
+from orchestrator.analysis.groups.curves import FramesToThreshold
+from orchestrator.analysis.groups.grouping import SeedGroup
+from orchestrator.analysis.groups.variants import names
 from orchestrator.analysis.report.blocks import Block, Gallery, Section, Text
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.drawing import plotting
 from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
-from orchestrator.analysis.significance import FEW_SEEDS
-from orchestrator.analysis.stats import Estimate, Group, estimate_of
-from orchestrator.analysis.variant_ranking import names
+from orchestrator.analysis.statistics.bootstrap import Estimate, estimate_of
+from orchestrator.analysis.statistics.significance import FEW_SEEDS
 from orchestrator.core.formatting import count as counted
 from orchestrator.rundir import SweepDir
 
 
 def beside_baselines(
-    sweep_dirs: Sequence[SweepDir], collected: Collected, groups: Sequence[Group]
+    sweep_dirs: Sequence[SweepDir], collected: Collected, groups: Sequence[SeedGroup]
 ) -> Section | None:
     """Return the section, with a part for each sweep that was evaluated beside scripted players."""
     several = [evaluated_sweep(one, collected, groups) for one in sweep_dirs]
@@ -92,20 +93,20 @@ def _figure(
 def verdicts(found: Sequence[Ranking]) -> Iterator[str]:
     """Yield for each variant in how many tasks it is at least the best baseline."""
     labels = names([one.of.group.point for one in found], ("task", "sweep"))
-    by_variant: dict[str, list[Verdict]] = {}
+    by_variant: dict[str, list[BaselineVerdict]] = {}
     for one, label in zip(found, labels, strict=True):
         by_variant.setdefault(label, []).append(one.verdict)
     for label, own in by_variant.items():
         yield f"{label}: {_counted(own)}" if len(by_variant) > 1 else _counted(own).capitalize()
 
 
-def _counted(own: Sequence[Verdict]) -> str:
+def _counted(own: Sequence[BaselineVerdict]) -> str:
     told = Counter(own)
-    few = told.pop(Verdict.FEW, 0)
+    few = told.pop(BaselineVerdict.FEW, 0)
     if not told:
         return f"no verdict: fewer than {FEW_SEEDS} seeds."
-    reached = told[Verdict.ABOVE] + told[Verdict.ALIKE]
-    parts = ", ".join(f"{verdict} in {told[verdict]}" for verdict in Verdict if told[verdict])
+    reached = told[BaselineVerdict.ABOVE] + told[BaselineVerdict.ALIKE]
+    parts = ", ".join(f"{verdict} in {told[verdict]}" for verdict in BaselineVerdict if told[verdict])
     left = f"; {few} with fewer than {FEW_SEEDS} seeds" if few else ""
     return f"at least the best baseline in {reached} of {counted(len(own), 'task')} ({parts}{left})."
 
@@ -155,7 +156,7 @@ def ranking_table(found: Sequence[Ranking]) -> Table:
             cells.number(one.estimate.n),
             _estimate(one.estimate, cells.shown),
             _best(one),
-            Cell(one.verdict, list(Verdict).index(one.verdict)),
+            Cell(one.verdict, list(BaselineVerdict).index(one.verdict)),
             *([_estimate(one.gap)] if with_gap else []),
         )
         for one, title in _titled(found)
@@ -271,7 +272,7 @@ def _range(found: EvaluatedSweep, figure: str, player: str) -> Cell:
     return Cell(" to ".join(ends), median(values), ends=(lowest, highest))
 
 
-def group_titles(found: Sequence[Group]) -> list[str]:
+def group_titles(found: Sequence[SeedGroup]) -> list[str]:
     """Return one short name for each group: its task without a family that all share, and its variant."""
     tasks = [group.task for group in found]
     if len({task.partition("/")[0] for task in tasks}) == 1 and all("/" in task for task in tasks):

@@ -11,12 +11,12 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from orchestrator.analysis.evaluation_matrix import Matrix, MatrixRow, latest_matrices, shown
+from orchestrator.analysis.evaluations.matrix import Matrix, MatrixRow, latest_matrices, shown
 from orchestrator.analysis.report.blocks import Block, Gallery, Section, Text
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.drawing import plotting
 from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
-from orchestrator.analysis.stats import Estimate
+from orchestrator.analysis.statistics.bootstrap import Estimate
 from orchestrator.core.formatting import number
 
 

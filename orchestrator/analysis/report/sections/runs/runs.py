@@ -10,7 +10,7 @@ from orchestrator.analysis.cells import Cell, Column, Table
 from orchestrator.analysis.report.blocks import Block, Details, Section, Text
 from orchestrator.analysis.report.data import ReportData, Row
 from orchestrator.analysis.report.sections.runs.run_details import run_details
-from orchestrator.analysis.tables import GAP, TRAINING_LEVELS
+from orchestrator.analysis.run_table import GAP, TRAINING_LEVELS
 from orchestrator.core.labels import short_keys, varying_keys
 from orchestrator.core.types import RunState
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING

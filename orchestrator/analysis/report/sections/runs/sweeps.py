@@ -7,14 +7,14 @@ from operator import itemgetter
 from typing import Any
 
 from orchestrator.analysis import cells
-from orchestrator.analysis.cells import Cell, Column, Table
+from orchestrator.analysis.cells import Cell, Column, Table, text
 from orchestrator.analysis.compare import compare_by
-from orchestrator.analysis.compare.axis import SWEEP, text
 from orchestrator.analysis.compare.wording import verdict
+from orchestrator.analysis.groups.keys import SWEEP
+from orchestrator.analysis.groups.summary import hardware, machine
 from orchestrator.analysis.report.blocks import Block, Section, Text
 from orchestrator.analysis.report.comparison import comparison_blocks
 from orchestrator.analysis.report.data import ReportData, Row
-from orchestrator.analysis.summary import hardware, machine
 from orchestrator.core.formatting import listed
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from orchestrator.analysis.groups.summary import returns_lacking, warnings
 from orchestrator.analysis.report.blocks import Points, Section
 from orchestrator.analysis.report.data import ReportData
-from orchestrator.analysis.summary import returns_lacking, warnings
 
 _MOST_WARNINGS = 100
 

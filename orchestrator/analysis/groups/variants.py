@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.analysis.comparability import ReturnTerms, classes
-from orchestrator.analysis.significance import INTERVAL_SEEDS, Floats
-from orchestrator.analysis.stats import RESAMPLES, Final
+from orchestrator.analysis.groups.comparability import ReturnTerms, classes
+from orchestrator.analysis.groups.grouping import Final
+from orchestrator.analysis.statistics.bootstrap import RESAMPLES
+from orchestrator.analysis.statistics.significance import INTERVAL_SEEDS, Floats
 from orchestrator.core.labels import labeller
 
 SEED = 20

@@ -13,8 +13,8 @@ from statistics import median
 
 import numpy as np
 
-from orchestrator.analysis.significance import Floats
-from orchestrator.analysis.stats import RESAMPLES
+from orchestrator.analysis.statistics.bootstrap import RESAMPLES
+from orchestrator.analysis.statistics.significance import Floats
 
 # Fewer sizes fit any two parts.
 FEW_SIZES = 3

@@ -11,12 +11,13 @@ from typing import Any
 
 import polars as pl
 
-from orchestrator.analysis.amdahl import FEW_SIZES, Amdahl, fit, pays_up_to
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.compare.axis import SWEEP, changes_with
-from orchestrator.analysis.ratios import Ratio, ratio
-from orchestrator.analysis.stats import Members, by_point, finite, group_labels, median_interval
-from orchestrator.analysis.summary import actors_of, peak_share, processes_of
+from orchestrator.analysis.groups.grouping import Members, by_point, group_labels
+from orchestrator.analysis.groups.keys import SWEEP, changes_with
+from orchestrator.analysis.groups.summary import actors_of, peak_share, processes_of
+from orchestrator.analysis.statistics.amdahl import FEW_SIZES, Amdahl, fit, pays_up_to
+from orchestrator.analysis.statistics.bootstrap import finite, median_interval
+from orchestrator.analysis.statistics.ratios import Ratio, ratio
 from orchestrator.core.formatting import count
 from orchestrator.planning.throughput.measure import (
     ACTOR_WAITING_TIMER,

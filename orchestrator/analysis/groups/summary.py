@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,11 +10,20 @@ from typing import Any
 import polars as pl
 
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.comparability import UNRANKED, ReturnTerms, differences, mixed_code
-from orchestrator.analysis.generalization import Generalization, generalizations
-from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS
-from orchestrator.analysis.stats import Final, Group, Members, diverged, final_returns, groups, known, middle
-from orchestrator.analysis.tables import FINAL_MEASURE, FINAL_VALUES, GAP, LAST, TRAINING_LEVELS
+from orchestrator.analysis.groups.comparability import UNRANKED, ReturnTerms, differences, mixed_code
+from orchestrator.analysis.groups.generalization import Generalization, generalizations
+from orchestrator.analysis.groups.grouping import (
+    Final,
+    Members,
+    SeedGroup,
+    diverged,
+    final_returns,
+    groups,
+    known,
+)
+from orchestrator.analysis.run_table import FINAL_MEASURE, FINAL_VALUES, GAP, LAST, TRAINING_LEVELS
+from orchestrator.analysis.statistics.bootstrap import finite, middle
+from orchestrator.analysis.statistics.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS
 from orchestrator.config.returns import is_evaluation
 from orchestrator.core.formatting import count, listed
 from orchestrator.planning.throughput.measure import END_TO_END, PROVISIONAL, TRAINING
@@ -43,6 +53,11 @@ SUMMARY_COLUMNS = (
 LEVEL_COLUMNS = ("levels of training (IQM)", "gap (IQM)")
 
 
+# (sweep, run id) → US dollars for an hour of that run.
+Prices = Mapping[tuple[str, str], float]
+HOUR_S = 3600.0
+
+
 @dataclass(frozen=True)
 class SpeedSummary:
     """A group's speed on one kind of hardware.
@@ -52,7 +67,7 @@ class SpeedSummary:
     of the peak FLOP/s, where runs record it.
     """
 
-    group: Group
+    group: SeedGroup
     hardware: str
     training_fps: tuple[float, ...]
     end_to_end_fps: tuple[float, ...]
@@ -70,7 +85,7 @@ class SpeedSummary:
         return collection, learning, whole - collection - learning
 
 
-def speeds(found: Sequence[Group]) -> list[SpeedSummary]:
+def speeds(found: Sequence[SeedGroup]) -> list[SpeedSummary]:
     """Return each group's speed on each kind of hardware it ran on."""
     rows = []
     for group in found:
@@ -136,13 +151,13 @@ def warnings(finals: Sequence[Final]) -> list[str]:
     return [*unranked(finals), *found, *provisional([final.group for final in finals])]
 
 
-def provisional(found: Sequence[Group]) -> list[str]:
+def provisional(found: Sequence[SeedGroup]) -> list[str]:
     """Return a line that names the groups with provisional end-to-end throughput, if there are any."""
     labels = [group.label for group in found if is_provisional(group.counted()[0])]
     return [f"{PROVISIONAL}: {listed(labels, _MOST_NAMED)}"] if labels else []
 
 
-def single_values(found: Sequence[Group]) -> list[str]:
+def single_values(found: Sequence[SeedGroup]) -> list[str]:
     """Return lines that name the groups with final returns of one value, unless that was chosen."""
     about: dict[str, list[str]] = {}
     for group in found:
@@ -163,7 +178,7 @@ def single_value(members: Members) -> str:
     return SINGLE if any(map(is_evaluation, single)) else SINGLE_IN_TRAINING
 
 
-def returns_lacking(collected: Collected, found: Sequence[Group]) -> list[str]:
+def returns_lacking(collected: Collected, found: Sequence[SeedGroup]) -> list[str]:
     """Return a line for each trainer with finished runs without a return, and one for runs that diverged."""
     lacking: dict[str | None, list[tuple[str, str]]] = {}
     ended: dict[str, list[str]] = {}
@@ -235,7 +250,7 @@ def summary_table(collected: Collected) -> tuple[list[str], list[list[str]]]:
     return [*SUMMARY_COLUMNS[:at], *(LEVEL_COLUMNS if levels else ()), *SUMMARY_COLUMNS[at:]], rows
 
 
-def _levels(found: Sequence[Group]) -> dict[int, Generalization]:
+def _levels(found: Sequence[SeedGroup]) -> dict[int, Generalization]:
     """Return the generalization of the groups that have one, by the group's identity."""
     return {id(one.group): one for one in generalizations(found, intervals=False)}
 
@@ -273,7 +288,7 @@ def summary_json(collected: Collected) -> list[dict[str, Any]]:
     ]
 
 
-def _typed(group: Group, collected: Collected) -> dict[str, Any]:
+def _typed(group: SeedGroup, collected: Collected) -> dict[str, Any]:
     """Return the group's keys with values as they are written in the grid."""
     written = collected.points.get((group.rows[0]["sweep"], group.rows[0]["run_id"]), {})
     return {key: written.get(key.removeprefix("grid."), value) for key, value in group.point.items()}
@@ -300,3 +315,12 @@ def _per_hardware(
     """Format one number per kind of hardware; ``mark`` adds an asterisk to provisional ones."""
     told = ((speed, value) for speed in own if (value := pick(speed)) is not None)
     return " / ".join(layout.format(value) + "*" * (mark and speed.provisional) for speed, value in told)
+
+
+def dollars_of(row: Mapping[str, Any], prices: Prices) -> float | None:
+    """Return what a run cost in US dollars, by its wall time; ``None`` where that or its price is unknown."""
+    hour = prices.get((row["sweep"], row["run_id"]))
+    if hour is None or not finite(row["wall_time"]):
+        return None
+    cost: float = hour * row["wall_time"] / HOUR_S
+    return cost if math.isfinite(cost) else None

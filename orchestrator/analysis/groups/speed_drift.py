@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.analysis.significance import Floats, average_ranks
-from orchestrator.analysis.stats import Group, finite
-from orchestrator.analysis.summary import hardware
+from orchestrator.analysis.groups.grouping import SeedGroup
+from orchestrator.analysis.groups.summary import hardware
+from orchestrator.analysis.statistics.bootstrap import finite
+from orchestrator.analysis.statistics.significance import Floats, average_ranks
 from orchestrator.core.formatting import duration
 from orchestrator.planning.throughput.measure import END_TO_END, comparable
 
@@ -55,7 +56,7 @@ class Drift:
         )
 
 
-def drift_of(found: Sequence[Group]) -> Drift | None:
+def drift_of(found: Sequence[SeedGroup]) -> Drift | None:
     """Test whether the speeds of finished runs depend on their starts; ``None`` where that is only noise."""
     started, away, strata = _residuals(found)
     if len(started) < FEWEST_RUNS or np.ptp(started) <= 0:
@@ -73,7 +74,7 @@ def drift_of(found: Sequence[Group]) -> Drift | None:
     return Drift(len(started), chance, spans[slow], spans[fast], times)
 
 
-def _residuals(found: Sequence[Group]) -> tuple[Floats, Floats, NDArray[np.int_]]:
+def _residuals(found: Sequence[SeedGroup]) -> tuple[Floats, Floats, NDArray[np.int_]]:
     """Return for each run, in the order of starts: seconds after the first, log speed, stratum number.
 
     A stratum is runs that differ only in their seed, on the same hardware; log speeds are relative to its

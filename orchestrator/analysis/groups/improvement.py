@@ -14,9 +14,19 @@ from functools import cached_property
 
 import numpy as np
 
-from orchestrator.analysis.comparability import classes
-from orchestrator.analysis.page_correction import FamilyTest, PageTest, any_pair
-from orchestrator.analysis.significance import (
+from orchestrator.analysis.groups.comparability import classes
+from orchestrator.analysis.groups.grouping import Final
+from orchestrator.analysis.groups.variants import (
+    SEED,
+    Variant,
+    over_tasks,
+    rankable,
+    values_by_task,
+    variants,
+    weights,
+)
+from orchestrator.analysis.statistics.page_correction import FamilyTest, PageTest, any_pair
+from orchestrator.analysis.statistics.significance import (
     FEW_SEEDS,
     LEVEL,
     Floats,
@@ -25,16 +35,6 @@ from orchestrator.analysis.significance import (
     chances_to_win,
     least_chance,
     wins,
-)
-from orchestrator.analysis.stats import Final
-from orchestrator.analysis.variant_ranking import (
-    SEED,
-    Variant,
-    over_tasks,
-    rankable,
-    values_by_task,
-    variants,
-    weights,
 )
 from orchestrator.core.formatting import listed
 
@@ -106,7 +106,7 @@ def standing(
     more; over all tasks, it is the variant that beats the others most often. ``most``: pairs per
     task, ``None`` for all.
     """
-    page = Page.of(finals, overall=overall)
+    page = Comparisons.of(finals, overall=overall)
     pairs = [pair for family in page.families for pair in family.pairs(most, intervals=intervals)]
     return CorrectedPairs(tuple(map(page.corrected, pairs)), page.left_out)
 
@@ -138,14 +138,14 @@ class Family:
 
 
 @dataclass(frozen=True)
-class Page:
+class Comparisons:
     """The families of a page: over all tasks first, then by task. ``left_out``: as of the pairs."""
 
     families: tuple[Family, ...]
     left_out: tuple[str, ...]
 
     @classmethod
-    def of(cls, finals: Sequence[Final], *, overall: bool) -> Page:
+    def of(cls, finals: Sequence[Final], *, overall: bool) -> Comparisons:
         """Find the families of these final returns; ``overall``: also over all tasks."""
         panels = _by_task(finals)
         by_task = [family for panel in panels.values() for family in _families(panel)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.analysis.stats import Estimate, Group, estimate_of, finite, joined
-from orchestrator.analysis.tables import GAP, TRAINING_LEVELS
+from orchestrator.analysis.groups.grouping import SeedGroup, joined
+from orchestrator.analysis.run_table import GAP, TRAINING_LEVELS
+from orchestrator.analysis.statistics.bootstrap import Estimate, estimate_of, finite
 
 # Columns of the table of runs: the return on unseen levels is the run's final return.
 UNSEEN = "final_return"
@@ -29,19 +30,19 @@ class Generalization:
     return more; its estimate is over the seeds' gaps, not the difference of the other two estimates.
     """
 
-    group: Group
+    group: SeedGroup
     unseen: Sample
     training: Sample
     gap: Sample
     note: str
 
 
-def generalizations(found: Sequence[Group], *, intervals: bool = True) -> list[Generalization]:
+def generalizations(found: Sequence[SeedGroup], *, intervals: bool = True) -> list[Generalization]:
     """Return the generalization of every group that is evaluated on levels of training too, in order."""
     return [one for group in found if (one := _of(group, intervals)) is not None]
 
 
-def _of(group: Group, intervals: bool) -> Generalization | None:
+def _of(group: SeedGroup, intervals: bool) -> Generalization | None:
     rows, note = group.counted()
     told = [row for row in rows if all(finite(row[column]) for column in _COLUMNS)]
     unseen, training, gap = (

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.analysis.played_tasks import read_task
-from orchestrator.analysis.stats import Estimate, estimate_of
+from orchestrator.analysis.evaluations.played_tasks import read_task
+from orchestrator.analysis.statistics.bootstrap import Estimate, estimate_of
 from orchestrator.core.labels import run_labels
 from orchestrator.rundir import Evaluation, SweepDir
 

@@ -11,17 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.evaluate import final_checkpoint
-from orchestrator.analysis.evaluation_matrix import BEHAVIOUR, RETURN, figure_of, is_own, setting_of
-from orchestrator.analysis.played_tasks import read_task
-from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, LEVEL, holm, mean_with_chance
-from orchestrator.analysis.stats import Estimate, Group, Series, estimate_of, median_interval, series_of
+from orchestrator.analysis.evaluations.evaluate import final_checkpoint
+from orchestrator.analysis.evaluations.matrix import BEHAVIOUR, RETURN, figure_of, is_own, setting_of
+from orchestrator.analysis.evaluations.played_tasks import read_task
+from orchestrator.analysis.groups.curves import FramesToThreshold, Series, first_reached, series_of
+from orchestrator.analysis.groups.grouping import SeedGroup
+from orchestrator.analysis.statistics.bootstrap import Estimate, estimate_of
+from orchestrator.analysis.statistics.significance import FEW_SEEDS, LEVEL, holm, mean_with_chance
 from orchestrator.config.returns import EVALUATIONS, is_evaluation
 from orchestrator.config.trainers import returns_of
 from orchestrator.rundir import Evaluation, SweepDir
@@ -31,7 +31,7 @@ _GAP = "gap_closed"
 _ROUNDING = 1e-6
 
 
-class Verdict(StrEnum):
+class BaselineVerdict(StrEnum):
     """Where the mean over seeds lies, relative to the best baseline, if by more than luck."""
 
     ABOVE = "above"
@@ -47,7 +47,7 @@ class EvaluatedGroup:
     ``baselines``: figures of scripted players in that task, by player.
     """
 
-    group: Group
+    group: SeedGroup
     evaluations: tuple[Evaluation, ...]
     baselines: Mapping[str, Mapping[str, float]]
 
@@ -122,41 +122,17 @@ class Ranking:
     chance: float | None = None
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> BaselineVerdict:
         """Where the mean lies; none below five seeds."""
         if self.chance is None:
-            return Verdict.FEW
+            return BaselineVerdict.FEW
         if self.chance > LEVEL:
-            return Verdict.ALIKE
-        return Verdict.ABOVE if fmean(_away(self.of.values(self.figure), self.best)) > 0 else Verdict.BELOW
-
-
-@dataclass(frozen=True)
-class FramesToThreshold:
-    """Frames at the first evaluation in training that reached a threshold, one per seed.
-
-    Infinite for a seed that never did; ``trained`` is the shortest training among these. ``spacing``: frames
-    from one evaluation to the next, the median.
-    """
-
-    frames: tuple[float, ...]
-    trained: float
-    spacing: float | None
-
-    @property
-    def reached(self) -> int:
-        """Number of seeds that reached it."""
-        return sum(map(math.isfinite, self.frames))
-
-    @property
-    def median(self) -> float:
-        """The median over seeds, infinite if too few reached it."""
-        return median(self.frames)
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the median by bootstrap; none below four seeds."""
-        return median_interval(self.frames) if len(self.frames) >= INTERVAL_SEEDS else None
+            return BaselineVerdict.ALIKE
+        return (
+            BaselineVerdict.ABOVE
+            if fmean(_away(self.of.values(self.figure), self.best)) > 0
+            else BaselineVerdict.BELOW
+        )
 
 
 def _above(value: float, other: float) -> bool:
@@ -171,7 +147,7 @@ def gap_of(figure: str) -> str:
 
 
 def evaluated_sweep(
-    sweep_dir: SweepDir, collected: Collected, found: Sequence[Group]
+    sweep_dir: SweepDir, collected: Collected, found: Sequence[SeedGroup]
 ) -> EvaluatedSweep | None:
     """Return the sweep's evaluations that hold baselines; ``None`` without any.
 
@@ -292,20 +268,3 @@ def _metrics(figure: str, trainer: str) -> list[str]:
     if figure == RETURN:
         return [name for name in returns_of(trainer) if is_evaluation(name)][:1]
     return [f"{EVALUATIONS}{figure}"]
-
-
-def first_reached(curves: Sequence[Series], threshold: float) -> FramesToThreshold | None:
-    """Return when each curve first had a value of ``threshold`` or more; ``None`` without curves."""
-    if not curves:
-        return None
-    first, ends, spacings = [], [], []
-    for curve in curves:
-        alike = np.isclose(curve.values, threshold, rtol=_ROUNDING, atol=0.0)
-        reached = np.flatnonzero((curve.values >= threshold) | alike)
-        first.append(float(curve.frames[reached[0]]) if len(reached) else math.inf)
-        if not len(reached):
-            ends.append(float(curve.frames[-1]))
-        spacings += np.diff(curve.frames).tolist()
-    return FramesToThreshold(
-        tuple(first), min(ends, default=math.inf), median(spacings) if spacings else None
-    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from orchestrator.analysis.significance import FEW_SEEDS, LEVEL, mean_with_chance
+from orchestrator.analysis.statistics.significance import FEW_SEEDS, LEVEL, mean_with_chance
 
 # A point of the grid → seed → a figure greater than zero.
 Side = Mapping[tuple[Any, ...], Mapping[Any, float]]

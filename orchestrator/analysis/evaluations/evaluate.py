@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from orchestrator.analysis.played_tasks import OWN_TASK, PlayedTask
+from orchestrator.analysis.evaluations.played_tasks import OWN_TASK, PlayedTask
 from orchestrator.config.trainers import can_evaluate, get_trainer, trainer_names
 from orchestrator.core.errors import (
     BackendUnavailableError,
@@ -379,7 +379,7 @@ class Summary:
 
 def summaries(found: Sequence[Evaluation]) -> list[Summary]:
     """Summarise each evaluation; one with a return that is not finite has no interquartile mean."""
-    from orchestrator.analysis.stats import estimate_of
+    from orchestrator.analysis.statistics.bootstrap import estimate_of
 
     usable = [list(one.returns) if all(map(math.isfinite, one.returns)) else [] for one in found]
     estimates = map(estimate_of, usable)

@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from orchestrator.analysis.significance import least_alike
+from orchestrator.analysis.statistics.significance import least_alike
 
 
 def any_pair(members: int, chance: float) -> float:

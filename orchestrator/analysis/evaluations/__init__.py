@@ -1,0 +1,1 @@
+"""Play trained policies, and set what they return side by side."""

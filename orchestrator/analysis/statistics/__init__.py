@@ -1,0 +1,1 @@
+"""Statistics of plain numbers: it knows no runs."""
