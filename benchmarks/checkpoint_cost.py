@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jobs.trainers.benchmarl.experiment import ResumableExperiment
+    from jobs.trainers.benchmarl.engine.experiment import ResumableExperiment
 
 TIME_GOAL, BYTES_GOAL = 0.02, 1.2
 ALGORITHMS = ("mappo", "iql")
@@ -43,9 +43,9 @@ class Cost:
 
 
 def measure(algorithm: str, iterations: int, results: Path, extra: dict[str, Any]) -> Cost:
-    from jobs.trainers.benchmarl.experiment import ResumableExperiment, train
-    from jobs.trainers.benchmarl.state import save_state
-    from jobs.trainers.benchmarl.tensors import tensor_bytes
+    from jobs.trainers.benchmarl.engine.experiment import ResumableExperiment, train
+    from jobs.trainers.benchmarl.engine.state import save_state
+    from jobs.trainers.benchmarl.engine.tensors import tensor_bytes
     from jobs.training.context import RunContext
     from orchestrator.config.trainers import get_trainer
     from orchestrator.rundir import Claim, Lease, SweepDir

@@ -218,7 +218,7 @@ def _watch(attempt: Attempt, context: Any) -> None:
     import numpy
     import torch
 
-    from jobs.trainers.benchmarl import experiment, state, tensors
+    from jobs.trainers.benchmarl.engine import experiment, state, tensors
 
     complete = state.save_state
 
@@ -252,7 +252,7 @@ def _places(trainer: str, overrides: Overrides) -> dict[str, tuple[Any, str]]:
     files = {"before rename": (os, "replace"), "after rename": (os, "replace"), "flush": (os, "fsync")}
     if trainer != "benchmarl":
         from jobs.trainers.actor_critic import learner
-        from jobs.trainers.actor_critic.environments import family_of
+        from jobs.trainers.actor_critic.environments.families import family_of
         from jobs.trainers.actor_critic.update import Update
 
         return {
@@ -275,7 +275,7 @@ def _places(trainer: str, overrides: Overrides) -> dict[str, tuple[Any, str]]:
 
 
 def _arm(kill: Kill, trainer: str, overrides: Overrides) -> None:
-    from jobs.trainers.actor_critic.children import Children
+    from jobs.trainers.actor_critic.processes.children import Children
 
     owner, name = _places(trainer, overrides)[kill.where]
     original: Callable[..., Any] = getattr(owner, name)

@@ -172,7 +172,7 @@ def test_what_is_composed_is_what_benchmarl_composes() -> None:
     """Against the configuration that BenchMARL's own program prints for the same command line."""
     code = (
         "import json, sys\n"
-        "from jobs.trainers.benchmarl.config import compose, override_lines\n"
+        "from jobs.trainers.benchmarl.configuration.config import compose, override_lines\n"
         "from orchestrator.config.trainers.benchmarl import BENCHMARL\n"
         "run = BENCHMARL.identify(json.load(sys.stdin), 3, 1)\n"
         "json.dump([compose(run).plain, override_lines(run)], sys.stdout)\n"

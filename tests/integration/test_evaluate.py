@@ -222,7 +222,7 @@ def test_runs_that_have_not_begun_are_left_out_of_those_that_keys_select(
 
 def ask(run: RunDir, checkpoint: CheckpointFile, **how: Any) -> Any:
     from jobs.evaluate import EvaluationRequest
-    from jobs.trainers.benchmarl.evaluating import evaluate
+    from jobs.trainers.benchmarl.engine.evaluating import evaluate
 
     return evaluate(EvaluationRequest(run.description(), checkpoint, **how))
 
@@ -264,7 +264,7 @@ def test_other_spaces_are_refused_with_what_differs_and_the_tasks_that_fit(inter
 
 
 def test_other_groups_of_agents_are_other_spaces() -> None:
-    from jobs.trainers.benchmarl.spaces import Spaces
+    from jobs.trainers.benchmarl.engine.spaces import Spaces
 
     walkers = Spaces({"walker": 3}, {"walker/observation": "31"})
     pieces = Spaces({"knight": 2, "archer": 2}, {})
@@ -273,8 +273,8 @@ def test_other_groups_of_agents_are_other_spaces() -> None:
 
 
 def test_agents_with_policies_of_their_own_are_as_many_as_were_trained() -> None:
-    from jobs.trainers.benchmarl.config import compose
-    from jobs.trainers.benchmarl.spaces import require_same
+    from jobs.trainers.benchmarl.configuration.config import compose
+    from jobs.trainers.benchmarl.engine.spaces import require_same
 
     apart = {**NAVIGATION, "experiment.share_policy_params": False}
     own, more = (compose(identified({**apart, "task.n_agents": agents})) for agents in (3, 4))
@@ -286,8 +286,8 @@ def test_agents_with_policies_of_their_own_are_as_many_as_were_trained() -> None
 def test_a_checkpoint_of_an_earlier_version_has_no_best_policy(interrupted: RunDir, tmp_path: Path) -> None:
     import torch
 
-    from jobs.trainers.benchmarl.evaluating import _policy
-    from jobs.trainers.benchmarl.state import _item
+    from jobs.trainers.benchmarl.engine.evaluating import _policy
+    from jobs.trainers.benchmarl.engine.state import _item
 
     newest = choose_checkpoint(interrupted, None)
     payload = torch.load(newest.path, weights_only=True)["payload"]
@@ -327,8 +327,8 @@ def test_where_nothing_can_be_drawn_what_to_install_is_said_and_no_file_is_left(
 
 
 def test_knights_archers_and_zombies_are_filmed(tmp_path: Path) -> None:
-    from jobs.trainers.benchmarl.config import compose
-    from jobs.trainers.benchmarl.evaluating import Stage
+    from jobs.trainers.benchmarl.configuration.config import compose
+    from jobs.trainers.benchmarl.engine.evaluating import Stage
     from jobs.training.records.video import Film
 
     stage = Stage(compose(identified(KAZ_VECTOR)), 1)
@@ -339,7 +339,7 @@ def test_knights_archers_and_zombies_are_filmed(tmp_path: Path) -> None:
 
 
 def test_many_episodes_are_played_in_turns(interrupted: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    from jobs.trainers.benchmarl import evaluating
+    from jobs.trainers.benchmarl.engine import evaluating
 
     newest = choose_checkpoint(interrupted, None)
     monkeypatch.setattr(evaluating, "_AT_ONCE", 3)

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from jobs.hydra.spelling import keys_of
-from jobs.trainers.benchmarl import first_look
-from jobs.trainers.benchmarl.spelling import options
+from jobs.trainers.benchmarl.configuration import first_look
+from jobs.trainers.benchmarl.configuration.spelling import options
 from orchestrator.core.types import Run
 
 with warnings.catch_warnings():  # what these say of each other at import is theirs to say
     warnings.simplefilter("ignore")
-    from jobs.trainers.benchmarl.checking import check
-    from jobs.trainers.benchmarl.config import compose_config
+    from jobs.trainers.benchmarl.configuration.checking import check
+    from jobs.trainers.benchmarl.configuration.config import compose_config
 
 SHOULD_AGREE: list[dict[str, Any]] = [
     {"experiment.train_device": "gpu"},

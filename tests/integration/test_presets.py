@@ -59,7 +59,7 @@ def test_check_takes_every_preset_and_a_machine_without_a_gpu_skips_those_for_on
 def test_what_they_set() -> None:
     code = (
         "import json\n"
-        "from jobs.trainers.benchmarl.config import compose\n"
+        "from jobs.trainers.benchmarl.configuration.config import compose\n"
         "from orchestrator.config.trainers.benchmarl import BENCHMARL\n"
         "base = {'algorithm': 'ippo', 'task': 'vmas/navigation'}\n"
         "names = ('base_experiment', 'gpu', 'gpu_offline', 'debug', 'no_log')\n"

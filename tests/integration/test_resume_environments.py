@@ -14,9 +14,14 @@ from pettingzoo import ParallelEnv
 from torchrl.envs import PettingZooWrapper
 from torchrl.envs.libs.vmas import VmasEnv
 
-from jobs.trainers.benchmarl.environments import Environments, logged
-from jobs.trainers.benchmarl.replay import ReplayError
-from jobs.trainers.benchmarl.snapshot import ObjectGraph, SnapshotError, load_vmas_random, save_vmas_random
+from jobs.trainers.benchmarl.engine.environments import Environments, logged
+from jobs.trainers.benchmarl.engine.replay import ReplayError
+from jobs.trainers.benchmarl.engine.snapshot import (
+    ObjectGraph,
+    SnapshotError,
+    load_vmas_random,
+    save_vmas_random,
+)
 
 # TorchRL and VMAS warn of their dependencies' versions; that is theirs to say.
 pytestmark = pytest.mark.filterwarnings("ignore")

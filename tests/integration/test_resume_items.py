@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from jobs.trainers.benchmarl.state import ITEMS
+from jobs.trainers.benchmarl.engine.state import ITEMS
 from orchestrator.rundir import RunDir
 from tests.resuming import Attempt, Kill, Nursery, bits, differences
 from tests.tiny_benchmarl import HARD_TARGETS, MULTIWALKER_MAPPO, NAVIGATION_IQL, NAVIGATION_MAPPO

@@ -8,7 +8,7 @@ import sys
 
 LOAD = """
 import os, sys
-import jobs.trainers.benchmarl.experiment
+import jobs.trainers.benchmarl.engine.experiment
 import torch
 threads = len(os.listdir("/proc/self/task"))
 print(threads, "wandb" in sys.modules, torch.cuda.is_initialized())

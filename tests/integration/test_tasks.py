@@ -20,8 +20,8 @@ with warnings.catch_warnings():  # what these say of each other at import is the
     import torch
     from torchrl.data import Composite, Unbounded
 
-    from jobs.trainers.benchmarl.building import try_build
-    from jobs.trainers.benchmarl.config import Composed, compose
+    from jobs.trainers.benchmarl.configuration.building import try_build
+    from jobs.trainers.benchmarl.configuration.config import Composed, compose
     from jobs.trainers.benchmarl.models.extra_mlp import ExtraMlpConfig
     from jobs.trainers.benchmarl.tasks.kaz import KazEnv
     from jobs.training.context import BadConfigError

@@ -19,8 +19,8 @@ from tests.tiny_benchmarl import NAVIGATION_IQL
 
 with warnings.catch_warnings():  # what these say of each other at import is theirs to say
     warnings.simplefilter("ignore")
-    from jobs.trainers.benchmarl.config import compose
-    from jobs.trainers.benchmarl.time_bound import unbounded
+    from jobs.trainers.benchmarl.configuration.config import compose
+    from jobs.trainers.benchmarl.configuration.time_bound import unbounded
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

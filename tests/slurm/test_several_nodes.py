@@ -176,7 +176,7 @@ def test_a_trainer_on_two_nodes_goes_on_bit_for_bit_as_on_one(lab: Lab, slurm: C
     wait_for_checkpoint(1)
     (job_id,) = lab.job_ids("wide").values()
     assert slurm.job(job_id)["NumNodes"] == "2"
-    kill(ranks(slurm, "cpu2", "jobs.trainers.actor_critic.processes")[0])
+    kill(ranks(slurm, "cpu2", "jobs.trainers.actor_critic.processes.launch")[0])
     helpers.wait_for(lambda: len(ends(lab)) == 2, what="the second attempt")
     first = ends(lab)[0]
     assert first is not None
@@ -212,7 +212,7 @@ def test_a_killed_actor_of_the_second_node_is_named_and_the_run_goes_on(lab: Lab
         return found[0].frames if found and found[0].attempt == attempt else 0
 
     helpers.wait_for(lambda: checkpoint_of(1), what="a checkpoint of the first attempt")
-    program, actor = ranks(slurm, "cpu2", "jobs.trainers.actor_critic.processes")
+    program, actor = ranks(slurm, "cpu2", "jobs.trainers.actor_critic.processes.launch")
     assert parent_of(actor) == program
     frames = checkpoint_of(1)
     kill(actor)

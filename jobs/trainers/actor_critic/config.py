@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from jobs.hydra.typed_config import Choice, TypedConfig
-from jobs.trainers.actor_critic.environments import (
+from jobs.trainers.actor_critic.environments.families import (
     environment_names,
     family_of,
     hint_of_other,
     is_other_environment,
     other_names,
 )
-from jobs.trainers.actor_critic.interface import Environments
+from jobs.trainers.actor_critic.environments.interface import Environments
 from jobs.training.config_errors import RefusedKeyError, require_positive, unexpected
 from jobs.training.records.loggers import CSV, TENSORBOARD
 from jobs.training.time_budget import checked_minutes

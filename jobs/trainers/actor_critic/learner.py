@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from jobs.trainers.actor_critic.config import CNN, MLP, TRANSFORMER, ActorCriticConfig
-from jobs.trainers.actor_critic.environments import build, family_of
+from jobs.trainers.actor_critic.environments.families import build, family_of
+from jobs.trainers.actor_critic.environments.interface import Environments
 from jobs.trainers.actor_critic.group import ALONE, Group
-from jobs.trainers.actor_critic.interface import Environments
 from jobs.trainers.actor_critic.networks import ActorCritic, Transformer, convolutions, mlp, residual
 from jobs.trainers.actor_critic.playing import Episodes, EpisodeSums, play, pooled
 from jobs.trainers.actor_critic.rollout import Rollout, collect

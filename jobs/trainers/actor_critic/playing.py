@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from jobs.trainers.actor_critic.interface import Environments, Step
+from jobs.trainers.actor_critic.environments.interface import Environments, Step
 from jobs.trainers.actor_critic.networks import ActorCritic
 from jobs.training.games.bucket_brigade.baselines import TEAM_REWARD
 from jobs.training.records.video import Film

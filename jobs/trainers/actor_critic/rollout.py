@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from jobs.trainers.actor_critic.interface import Environments
+from jobs.trainers.actor_critic.environments.interface import Environments
 from jobs.trainers.actor_critic.networks import ActorCritic
 from jobs.trainers.actor_critic.playing import EpisodeSums
 from orchestrator.planning.throughput.measure import ENVIRONMENT_TIMER, INFERENCE_TIMER

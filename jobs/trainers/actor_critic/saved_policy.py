@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from jobs.trainers.actor_critic.environments import build
+from jobs.trainers.actor_critic.environments.families import build
 from jobs.trainers.actor_critic.learner import build_network
 from jobs.trainers.actor_critic.networks import ActorCritic
 from orchestrator.core.errors import NotFoundError

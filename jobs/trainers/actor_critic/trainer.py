@@ -15,13 +15,13 @@ import torch
 
 from jobs.check import ELSEWHERE, Problem, available_mb
 from jobs.evaluate import EvaluationAnswer, EvaluationRequest
-from jobs.trainers.actor_critic.asynchronous import asynchronous_learner
 from jobs.trainers.actor_critic.config import ASYNCHRONOUS, ActorCriticConfig
-from jobs.trainers.actor_critic.environment_keys import ProcgenConfig, seen_levels
-from jobs.trainers.actor_critic.environments import build, family_of
+from jobs.trainers.actor_critic.environments.families import build, family_of
+from jobs.trainers.actor_critic.environments.keys import ProcgenConfig, seen_levels
 from jobs.trainers.actor_critic.learner import build_network, play_policy
 from jobs.trainers.actor_critic.memory import amounts_of, memory_warning
-from jobs.trainers.actor_critic.processes import Build, learner_of_all
+from jobs.trainers.actor_critic.processes.asynchronous import asynchronous_learner
+from jobs.trainers.actor_critic.processes.launch import Build, learner_of_all
 from jobs.trainers.amounts import excessive_amounts
 from jobs.trainers.learner_trainer import LearnerTrainer
 from jobs.training.checkpoints import read_payload

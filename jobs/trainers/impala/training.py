@@ -17,7 +17,7 @@ from jobs.trainers.actor_critic.config import (
     require_fitting_network,
     require_sense,
 )
-from jobs.trainers.actor_critic.environments import build
+from jobs.trainers.actor_critic.environments.families import build
 from jobs.trainers.actor_critic.group import ALONE, Group
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
 from jobs.trainers.actor_critic.rollout import Rollout

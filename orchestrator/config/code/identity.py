@@ -22,7 +22,7 @@ _DECIDES_NOTHING = (
     "jobs.hydra.spelling",
     "jobs.trainers.actor_critic.memory",
     "jobs.trainers.amounts",
-    "jobs.trainers.benchmarl.spelling",
+    "jobs.trainers.benchmarl.configuration.spelling",
     "jobs.training.processes",
     "jobs.training.records",
 )

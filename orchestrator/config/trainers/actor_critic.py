@@ -41,8 +41,8 @@ _ACTOR_TIMEOUT_S, _LEAST_SLACK_S = 300.0, 15.0
 class ActorCriticSpec(TrainerSpec):
     """A trainer of runs in one process, in several, or on several nodes."""
 
-    takes_plugins = "jobs.trainers.actor_critic.environments:take_plugin"
-    tasks = "jobs.trainers.actor_critic.environments:environment_names"
+    takes_plugins = "jobs.trainers.actor_critic.environments.families:take_plugin"
+    tasks = "jobs.trainers.actor_critic.environments.families:environment_names"
 
     def usual_frames(self, run: Run) -> int | None:  # noqa: ARG002
         return 10_000_000

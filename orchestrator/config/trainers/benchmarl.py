@@ -15,8 +15,8 @@ _USUAL_FRAMES = {**dict.fromkeys(("", "gpu", "gpu_offline", "no_log"), 3_000_000
 class BenchmarlSpec(TrainerSpec):
     """A trainer with plug-ins, and lengths in iterations."""
 
-    takes_plugins = "jobs.trainers.benchmarl.registry:register"
-    tasks = "jobs.trainers.benchmarl.spelling:task_names"
+    takes_plugins = "jobs.trainers.benchmarl.configuration.registry:register"
+    tasks = "jobs.trainers.benchmarl.configuration.spelling:task_names"
     iterations = ("experiment.max_n_iters",)
 
     def usual_frames(self, run: Run) -> int | None:
@@ -25,10 +25,10 @@ class BenchmarlSpec(TrainerSpec):
 
 BENCHMARL = BenchmarlSpec(
     name="benchmarl",
-    train="jobs.trainers.benchmarl.experiment:train",
-    check="jobs.trainers.benchmarl.checking:check",
-    first_look="jobs.trainers.benchmarl.first_look:first_look",
-    evaluate="jobs.trainers.benchmarl.evaluating:evaluate",
+    train="jobs.trainers.benchmarl.engine.experiment:train",
+    check="jobs.trainers.benchmarl.configuration.checking:check",
+    first_look="jobs.trainers.benchmarl.configuration.first_look:first_look",
+    evaluate="jobs.trainers.benchmarl.engine.evaluating:evaluate",
     preload=("jobs.trainers.benchmarl.preload",),
     owned={
         "experiment.save_folder": _OURS,

@@ -15,10 +15,10 @@ with warnings.catch_warnings():  # what these say of each other at import is the
     warnings.simplefilter("ignore")
     from torchrl.envs.utils import check_env_specs
 
-    from jobs.trainers.benchmarl import evaluating
-    from jobs.trainers.benchmarl.building import try_build
-    from jobs.trainers.benchmarl.config import compose
-    from jobs.trainers.benchmarl.first_look import first_look
+    from jobs.trainers.benchmarl.configuration.building import try_build
+    from jobs.trainers.benchmarl.configuration.config import compose
+    from jobs.trainers.benchmarl.configuration.first_look import first_look
+    from jobs.trainers.benchmarl.engine import evaluating
     from jobs.training.context import BadConfigError
     from jobs.training.games.bucket_brigade.baselines import GAP_CLOSED, TEAM_REWARD, with_gap
     from jobs.training.games.bucket_brigade.batch import GameBatch

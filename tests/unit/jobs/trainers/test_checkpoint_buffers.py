@@ -14,7 +14,7 @@ from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 from torchrl.data.replay_buffers import PrioritizedSampler, SamplerWithoutReplacement, samplers
 
-from jobs.trainers.benchmarl.buffers import (
+from jobs.trainers.benchmarl.engine.buffers import (
     SavedRing,
     load_cursor,
     load_sampler,

@@ -22,7 +22,7 @@ import pytest
 def test_only_what_is_equal_on_a_cpu_is_exact(
     saved: bool, with_grad: bool, sampling: str, training: str, word: str
 ) -> None:
-    from jobs.trainers.benchmarl.experiment import ResumableExperiment
+    from jobs.trainers.benchmarl.engine.experiment import ResumableExperiment
 
     environments = SimpleNamespace(exact=saved)
     experiment: Any = SimpleNamespace(

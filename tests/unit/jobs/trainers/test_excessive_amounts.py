@@ -35,7 +35,7 @@ def runs_of(trainer: str, base: str) -> Sequence[Run]:
 
 def amounts_of(run: Run) -> Amounts:
     if run.trainer == "benchmarl":
-        from jobs.trainers.benchmarl import config, rules
+        from jobs.trainers.benchmarl.configuration import config, rules
 
         composed = config.compose(run)
         return rules.amounts_of(composed.experiment, composed.on_policy)
@@ -133,7 +133,7 @@ def test_no_grid_of_ours_is_warned_of(grid: Path) -> None:
 def test_a_check_warns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MEMORY, str(FOUR_GB))
     ppo = TRAINER.check(runs_of("ppo", f"{GAME}, envs: 1_048_576, rollout_steps: 1024"))
-    from jobs.trainers.benchmarl.checking import check
+    from jobs.trainers.benchmarl.configuration.checking import check
 
     iql = check(runs_of("benchmarl", f"{IQL}, experiment.off_policy_memory_size: 10_000_000_000"))
     assert [(one.key, one.blocks) for one in ppo + iql] == [

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from jobs.check import Problem
-from jobs.trainers.benchmarl import values
-from jobs.trainers.benchmarl.first_look import first_look
+from jobs.trainers.benchmarl.configuration import values
+from jobs.trainers.benchmarl.configuration.first_look import first_look
 from jobs.training.records import loggers
 from orchestrator.config.sweep import load_sweep
 from orchestrator.core.records import plain

@@ -13,10 +13,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from jobs.trainers.actor_critic.environment_keys import CLASSIC_CONTROL, GymnasiumConfig
-from jobs.trainers.actor_critic.environments import build, take_plugin
-from jobs.trainers.actor_critic.gymnasium_envs import Gymnasium, _observations
-from jobs.trainers.actor_critic.interface import Step
+from jobs.trainers.actor_critic.environments.families import build, take_plugin
+from jobs.trainers.actor_critic.environments.gymnasium_envs import Gymnasium, _observations
+from jobs.trainers.actor_critic.environments.interface import Step
+from jobs.trainers.actor_critic.environments.keys import CLASSIC_CONTROL, GymnasiumConfig
 from jobs.trainers.ppo.training import TRAINER, PpoLearner
 from jobs.training.context import EXACT, NO_PROGRESS_LOST, BadConfigError
 from jobs.training.loop import iterate

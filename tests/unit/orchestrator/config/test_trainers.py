@@ -75,8 +75,8 @@ def test_benchmarls_code_id_covers_every_preset() -> None:
 # What a trainer's process imports of the rooms in which trainers lie, and no result depends on.
 DECIDES_NOTHING = {
     *("jobs.hydra.checking", "jobs.hydra.config_files", "jobs.hydra.spelling", "jobs.trainers.amounts"),
-    *("jobs.trainers.actor_critic.memory", "jobs.trainers.benchmarl.spelling"),
-    *("jobs.trainers.benchmarl.lone_files", "jobs.trainers.benchmarl.people"),
+    *("jobs.trainers.actor_critic.memory", "jobs.trainers.benchmarl.configuration.spelling"),
+    *("jobs.trainers.benchmarl.configuration.lone_files", "jobs.trainers.benchmarl.configuration.people"),
 }
 
 
@@ -84,7 +84,8 @@ DECIDES_NOTHING = {
 def test_a_code_id_covers_all_that_training_imports(name: str) -> None:
     module = get_trainer(name).train.partition(":")[0]
     families = [
-        f"jobs.trainers.actor_critic.{one}" for one in ("bucket_brigade", "gymnasium_envs", "procgen")
+        f"jobs.trainers.actor_critic.environments.{one}"
+        for one in ("bucket_brigade", "gymnasium_envs", "procgen")
     ]
     program = (
         f"import sys, {', '.join([module, *(families if name != 'benchmarl' else [])])}\n"
@@ -110,8 +111,11 @@ def test_an_edit_changes_the_code_id_if_it_decides_results(tmp_path: Path) -> No
     for package in ("jobs", "orchestrator"):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     deciding = [
-        *(f"jobs/trainers/actor_critic/{name}.py" for name in ("processes", "children", "shared_memory")),
-        *("jobs/trainers/actor_critic/trainer.py", "jobs/trainers/actor_critic/procgen.py"),
+        *(
+            f"jobs/trainers/actor_critic/processes/{name}.py"
+            for name in ("launch", "children", "shared_memory")
+        ),
+        *("jobs/trainers/actor_critic/trainer.py", "jobs/trainers/actor_critic/environments/procgen.py"),
         *("jobs/trainers/ppo/config.py", "jobs/training/loop.py", "jobs/hydra/values.py"),
         "orchestrator/core/hydra_text.py",
     ]

@@ -18,7 +18,10 @@ from torch import Tensor
 
 from jobs.trainers.a2c.training import CONFIG as A2C
 from jobs.trainers.a2c.training import A2cConfig, A2cLearner
-from jobs.trainers.actor_critic.actors import (
+from jobs.trainers.actor_critic.group import ALONE, DisconnectedError, Group
+from jobs.trainers.actor_critic.learner import Games
+from jobs.trainers.actor_critic.networks import ActorCritic
+from jobs.trainers.actor_critic.processes.actors import (
     LAG,
     Connections,
     Exchange,
@@ -26,17 +29,14 @@ from jobs.trainers.actor_critic.actors import (
     RolloutsOfActors,
     play_for_learners,
 )
-from jobs.trainers.actor_critic.asynchronous import (
+from jobs.trainers.actor_critic.processes.asynchronous import (
     AsynchronousLearner,
     SharedTraining,
     SharingGroup,
     play_and_learn,
 )
-from jobs.trainers.actor_critic.group import ALONE, DisconnectedError, Group
-from jobs.trainers.actor_critic.learner import Games
-from jobs.trainers.actor_critic.networks import ActorCritic
+from jobs.trainers.actor_critic.processes.shared_memory import SharedMemory
 from jobs.trainers.actor_critic.rollout import Rollout
-from jobs.trainers.actor_critic.shared_memory import SharedMemory
 from jobs.trainers.impala.training import CONFIG as IMPALA
 from jobs.trainers.impala.training import TRAINER, ImpalaConfig, ImpalaLearner
 from jobs.training.processes.ranks import RankError

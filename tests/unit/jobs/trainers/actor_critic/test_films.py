@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.trainers.actor_critic.environments import build
+from jobs.trainers.actor_critic.environments.families import build
 from jobs.trainers.actor_critic.learner import build_network, play_policy
 from jobs.trainers.ppo.training import TRAINER
 from jobs.training.loop import Played

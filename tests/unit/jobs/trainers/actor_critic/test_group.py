@@ -18,7 +18,7 @@ from jobs.trainers.a2c.training import CONFIG as A2C
 from jobs.trainers.a2c.training import A2cUpdate
 from jobs.trainers.actor_critic.group import ALONE, FOREVER, ConnectedGroup, Group, backend_of
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
-from jobs.trainers.actor_critic.processes import gpu_of
+from jobs.trainers.actor_critic.processes.launch import gpu_of
 from jobs.trainers.impala.training import CONFIG as IMPALA
 from jobs.trainers.impala.training import ImpalaUpdate
 from jobs.trainers.ppo.training import CONFIG as PPO

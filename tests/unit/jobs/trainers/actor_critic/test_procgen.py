@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from jobs.check import ELSEWHERE
-from jobs.trainers.actor_critic.environment_keys import ProcgenConfig
-from jobs.trainers.actor_critic.interface import Step
-from jobs.trainers.actor_critic.procgen import Procgen
+from jobs.trainers.actor_critic.environments.interface import Step
+from jobs.trainers.actor_critic.environments.keys import ProcgenConfig
+from jobs.trainers.actor_critic.environments.procgen import Procgen
 from jobs.trainers.ppo.training import TRAINER
 from jobs.training.games import procgen
 from jobs.training.games.procgen import GAMES, make_pool

@@ -13,9 +13,9 @@ from torch import Tensor
 from jobs.trainers.a2c.training import CONFIG as A2C
 from jobs.trainers.a2c.training import A2cLearner
 from jobs.trainers.actor_critic import learner as learners
-from jobs.trainers.actor_critic.environments import build
+from jobs.trainers.actor_critic.environments.families import build
+from jobs.trainers.actor_critic.environments.interface import Step
 from jobs.trainers.actor_critic.group import ALONE
-from jobs.trainers.actor_critic.interface import Step
 from jobs.trainers.impala.training import CONFIG as IMPALA
 from jobs.trainers.impala.training import ImpalaLearner, ImpalaUpdate
 from jobs.trainers.ppo import training as ppo

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.trainers.actor_critic.bucket_brigade import BucketBrigade
-from jobs.trainers.actor_critic.environment_keys import BucketBrigadeConfig
+from jobs.trainers.actor_critic.environments.bucket_brigade import BucketBrigade
+from jobs.trainers.actor_critic.environments.keys import BucketBrigadeConfig
 from jobs.training.games.bucket_brigade.catalogue import ScenarioError, scenario, scenario_names
 from jobs.training.games.bucket_brigade.game import GameState, observations
 from jobs.training.games.bucket_brigade.original import SCENARIO_INFO, policy_observations

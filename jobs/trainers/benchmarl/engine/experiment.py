@@ -24,12 +24,12 @@ from benchmarl.experiment import experiment as benchmarl_experiment
 from benchmarl.utils import local_seed
 from torchrl import logger as torchrl_logger
 
-from jobs.trainers.benchmarl.buffers import SavedRing
-from jobs.trainers.benchmarl.config import Composed, compose
-from jobs.trainers.benchmarl.environments import Environments, logged
-from jobs.trainers.benchmarl.iterations import IterationLogger
-from jobs.trainers.benchmarl.state import ITEMS, RESULT, load_state, save_state
-from jobs.trainers.benchmarl.time_bound import TimeIsUp, unbounded
+from jobs.trainers.benchmarl.configuration.config import Composed, compose
+from jobs.trainers.benchmarl.configuration.time_bound import TimeIsUp, unbounded
+from jobs.trainers.benchmarl.engine.buffers import SavedRing
+from jobs.trainers.benchmarl.engine.environments import Environments, logged
+from jobs.trainers.benchmarl.engine.iterations import IterationLogger
+from jobs.trainers.benchmarl.engine.state import ITEMS, RESULT, load_state, save_state
 from jobs.training.best_policy import BestPolicy
 from jobs.training.checkpoint_clock import CheckpointClock
 from jobs.training.checkpoints import CheckpointStore, Loaded, Segment, pass_over

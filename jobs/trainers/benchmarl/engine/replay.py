@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from tensordict import TensorDict, TensorDictBase
 
-from jobs.trainers.benchmarl.snapshot import load_generator, save_generator
-from jobs.trainers.benchmarl.tensors import (
+from jobs.trainers.benchmarl.engine.snapshot import load_generator, save_generator
+from jobs.trainers.benchmarl.engine.tensors import (
     Plain,
     load_numpy_random,
     load_python_random,

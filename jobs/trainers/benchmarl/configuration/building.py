@@ -14,8 +14,8 @@ from typing import Any
 
 from benchmarl.experiment import Experiment
 
-from jobs.trainers.benchmarl.config import Composed, Outline
-from jobs.trainers.benchmarl.rules import can_prioritize
+from jobs.trainers.benchmarl.configuration.config import Composed, Outline
+from jobs.trainers.benchmarl.configuration.rules import can_prioritize
 from jobs.training.config_errors import RefusedKeyError
 from jobs.training.records.error_chain import first_line
 from jobs.training.records.headless_rendering import obstacle

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jobs.trainers.actor_critic.environment_keys import BucketBrigadeConfig
-from jobs.trainers.actor_critic.interface import Step, without_picture
+from jobs.trainers.actor_critic.environments.interface import Step, without_picture
+from jobs.trainers.actor_critic.environments.keys import BucketBrigadeConfig
 from jobs.training.context import EXACT
 from jobs.training.games.bucket_brigade.baselines import (
     TEAM_REWARD,

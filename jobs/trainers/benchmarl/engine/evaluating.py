@@ -25,9 +25,9 @@ from torchrl.envs import EnvBase
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from jobs.evaluate import EvaluationAnswer, EvaluationRequest
-from jobs.trainers.benchmarl.building import require_possible
-from jobs.trainers.benchmarl.config import Composed, compose
-from jobs.trainers.benchmarl.spaces import reason, require_same
+from jobs.trainers.benchmarl.configuration.building import require_possible
+from jobs.trainers.benchmarl.configuration.config import Composed, compose
+from jobs.trainers.benchmarl.engine.spaces import reason, require_same
 from jobs.training.checkpoints import read_payload
 from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.trainers.actor_critic.environment_keys import (
+from jobs.trainers.actor_critic.environments.interface import Environments
+from jobs.trainers.actor_critic.environments.keys import (
     NAME_A_MODULE,
     BucketBrigadeConfig,
     GymnasiumConfig,
@@ -17,7 +18,6 @@ from jobs.trainers.actor_critic.environment_keys import (
     other_games,
     tested_levels,
 )
-from jobs.trainers.actor_critic.interface import Environments
 from jobs.training.context import BadConfigError
 from jobs.training.games.bucket_brigade.catalogue import ScenarioError, scenario_names
 from jobs.training.games.procgen import GAMES
@@ -49,25 +49,25 @@ class Family:
 
 
 def _bucket_brigade(keys: Any, envs: int, seed: int, device: str) -> Environments:
-    from jobs.trainers.actor_critic.bucket_brigade import BucketBrigade
+    from jobs.trainers.actor_critic.environments.bucket_brigade import BucketBrigade
 
     return BucketBrigade(keys, envs, seed, device)
 
 
 def _bucket_brigade_baselines(keys: Any, episodes: int, seed: int) -> dict[str, dict[str, float]]:
-    from jobs.trainers.actor_critic.bucket_brigade import bucket_brigade_baselines
+    from jobs.trainers.actor_critic.environments.bucket_brigade import bucket_brigade_baselines
 
     return bucket_brigade_baselines(keys, episodes, seed)
 
 
 def _gymnasium(keys: Any, envs: int, seed: int, device: str) -> Environments:
-    from jobs.trainers.actor_critic.gymnasium_envs import Gymnasium
+    from jobs.trainers.actor_critic.environments.gymnasium_envs import Gymnasium
 
     return Gymnasium(keys, envs, seed, device)
 
 
 def _procgen(keys: Any, envs: int, seed: int, device: str) -> Environments:
-    from jobs.trainers.actor_critic.procgen import Procgen
+    from jobs.trainers.actor_critic.environments.procgen import Procgen
 
     return Procgen(keys, envs, seed, device)
 

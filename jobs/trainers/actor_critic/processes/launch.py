@@ -24,8 +24,6 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 import torch.distributed as dist
 
-from jobs.trainers.actor_critic.actors import Exchange, RolloutsOfActors, play_for_learners
-from jobs.trainers.actor_critic.children import LOST_THE_OTHERS, Children, bind_to_cores
 from jobs.trainers.actor_critic.config import ActorCriticConfig
 from jobs.trainers.actor_critic.group import (
     ALONE,
@@ -36,7 +34,9 @@ from jobs.trainers.actor_critic.group import (
     seed_of_attempt,
 )
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
-from jobs.trainers.actor_critic.parallel import LeadingLearner, end_all, follow
+from jobs.trainers.actor_critic.processes.actors import Exchange, RolloutsOfActors, play_for_learners
+from jobs.trainers.actor_critic.processes.children import LOST_THE_OTHERS, Children, bind_to_cores
+from jobs.trainers.actor_critic.processes.parallel import LeadingLearner, end_all, follow
 from jobs.training.context import BadConfigError, RunContext
 from jobs.training.plugins import load_plugins
 from jobs.training.processes.ranks import RankError, Ranks

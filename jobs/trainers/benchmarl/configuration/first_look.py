@@ -18,8 +18,8 @@ from jobs.check import Problem
 from jobs.hydra.checking import Findings, structures
 from jobs.hydra.override_text import override_text
 from jobs.hydra.spelling import wants_list
-from jobs.trainers.benchmarl.spelling import VOCABULARY, file_values, options
-from jobs.trainers.benchmarl.values import check_value
+from jobs.trainers.benchmarl.configuration.spelling import VOCABULARY, file_values, options
+from jobs.trainers.benchmarl.configuration.values import check_value
 from jobs.training.config_errors import bare_key, unexpected
 from jobs.training.context import BadConfigError
 from jobs.training.time_budget import checked_minutes

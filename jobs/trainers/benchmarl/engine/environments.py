@@ -13,9 +13,9 @@ from typing import Any
 from torchrl.envs import EnvBase, PettingZooWrapper, SerialEnv, TransformedEnv
 from torchrl.envs.libs.vmas import VmasEnv
 
-from jobs.trainers.benchmarl.replay import EpisodeLog
-from jobs.trainers.benchmarl.snapshot import ObjectGraph, vmas_graph
-from jobs.trainers.benchmarl.tensors import Plain
+from jobs.trainers.benchmarl.engine.replay import EpisodeLog
+from jobs.trainers.benchmarl.engine.snapshot import ObjectGraph, vmas_graph
+from jobs.trainers.benchmarl.engine.tensors import Plain
 
 _LOG = "_episode_log"
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torchrl.data.replay_buffers import PrioritizedSampler, ReplayBuffer, SamplerWithoutReplacement
 
-from jobs.trainers.benchmarl.tensors import Plain, from_tensordict, to_tensordict
+from jobs.trainers.benchmarl.engine.tensors import Plain, from_tensordict, to_tensordict
 from jobs.training.checkpoints import CheckpointStore, Segment
 
 _SEGMENTS_PER_RING = 10

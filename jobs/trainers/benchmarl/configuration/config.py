@@ -33,9 +33,9 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from jobs.hydra.composition import compose_files, search_path
 from jobs.hydra.override_text import override_text
-from jobs.trainers.benchmarl.registry import RegisteredTask, config_folders
-from jobs.trainers.benchmarl.spelling import VOCABULARY
-from jobs.trainers.benchmarl.time_bound import without_minutes
+from jobs.trainers.benchmarl.configuration.registry import RegisteredTask, config_folders
+from jobs.trainers.benchmarl.configuration.spelling import VOCABULARY
+from jobs.trainers.benchmarl.configuration.time_bound import without_minutes
 from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError
 from jobs.training.records.error_chain import first_line

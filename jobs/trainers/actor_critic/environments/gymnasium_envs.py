@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jobs.trainers.actor_critic.environment_keys import GymnasiumConfig
-from jobs.trainers.actor_critic.interface import Step, without_picture
+from jobs.trainers.actor_critic.environments.interface import Step, without_picture
+from jobs.trainers.actor_critic.environments.keys import GymnasiumConfig
 from jobs.training.config_errors import MissingHereError, RefusedKeyError
 from jobs.training.context import EXACT, NO_PROGRESS_LOST, BadConfigError
 from jobs.training.records.video import Frame

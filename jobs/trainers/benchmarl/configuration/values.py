@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.trainers.benchmarl.people import CLASSES
+from jobs.trainers.benchmarl.configuration.people import CLASSES
 from jobs.training.config_errors import bare_key, unexpected
 from orchestrator.core.types import Value
 

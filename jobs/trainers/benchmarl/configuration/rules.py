@@ -13,7 +13,7 @@ from benchmarl.experiment import ExperimentConfig
 from torchrl.data.replay_buffers import samplers
 
 from jobs.trainers.amounts import Amounts
-from jobs.trainers.benchmarl import values
+from jobs.trainers.benchmarl.configuration import values
 from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.devices import Cuda
 from orchestrator.core.types import Value

@@ -18,11 +18,11 @@ from omegaconf import DictConfig
 from jobs.check import Problem, available_mb, report_checked
 from jobs.hydra.checking import Findings, Shape, check_values, structures
 from jobs.trainers.amounts import Amounts, excessive_amounts
-from jobs.trainers.benchmarl import rules
-from jobs.trainers.benchmarl.building import require_possible, try_build
-from jobs.trainers.benchmarl.config import Composed, Outline, compose, compose_config, outline
-from jobs.trainers.benchmarl.lone_files import lone_file
-from jobs.trainers.benchmarl.spelling import VOCABULARY, config_folders
+from jobs.trainers.benchmarl.configuration import rules
+from jobs.trainers.benchmarl.configuration.building import require_possible, try_build
+from jobs.trainers.benchmarl.configuration.config import Composed, Outline, compose, compose_config, outline
+from jobs.trainers.benchmarl.configuration.lone_files import lone_file
+from jobs.trainers.benchmarl.configuration.spelling import VOCABULARY, config_folders
 from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError
 from orchestrator.core.types import Run, Value

@@ -16,9 +16,9 @@ import torch
 from benchmarl.experiment import Experiment
 from torchrl.objectives.utils import HardUpdate
 
-from jobs.trainers.benchmarl import buffers
-from jobs.trainers.benchmarl.snapshot import load_vmas_random, save_vmas_random
-from jobs.trainers.benchmarl.tensors import (
+from jobs.trainers.benchmarl.engine import buffers
+from jobs.trainers.benchmarl.engine.snapshot import load_vmas_random, save_vmas_random
+from jobs.trainers.benchmarl.engine.tensors import (
     Plain,
     from_tensordict,
     load_numpy_random,

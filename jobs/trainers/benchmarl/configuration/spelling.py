@@ -12,8 +12,8 @@ from typing import Any
 import jobs
 from jobs.hydra.config_files import options_in, values_in
 from jobs.hydra.spelling import CLASS_ENDING, Vocabulary
-from jobs.trainers.benchmarl.lone_files import instead_of, lone_file
-from jobs.trainers.benchmarl.people import KEYS, NAMES
+from jobs.trainers.benchmarl.configuration.lone_files import instead_of, lone_file
+from jobs.trainers.benchmarl.configuration.people import KEYS, NAMES
 from jobs.training.time_budget import checked_minutes
 from orchestrator.config.trainers.benchmarl import BENCHMARL
 
@@ -45,7 +45,7 @@ def config_folders() -> tuple[Path, ...]:
     spec = importlib.util.find_spec("benchmarl")
     places = spec.submodule_search_locations if spec is not None else None
     own = (Path(next(iter(places))) / "conf",) if places else ()
-    registry = sys.modules.get("jobs.trainers.benchmarl.registry")
+    registry = sys.modules.get("jobs.trainers.benchmarl.configuration.registry")
     assert jobs.__file__ is not None
     ours = registry.config_folders() if registry else (Path(jobs.__file__).parent / "conf",)
     return (*own, *ours)

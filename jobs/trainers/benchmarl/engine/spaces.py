@@ -13,7 +13,7 @@ from benchmarl.experiment import Experiment
 from torchrl.data import Composite
 from torchrl.envs import Compose, TransformedEnv
 
-from jobs.trainers.benchmarl.config import Composed
+from jobs.trainers.benchmarl.configuration.config import Composed
 from jobs.training.context import BadConfigError
 from jobs.training.records.error_chain import first_line
 

@@ -12,7 +12,7 @@ from benchmarl.experiment import Experiment
 from benchmarl.experiment.logger import Logger
 from tensordict import TensorDictBase
 
-from jobs.trainers.benchmarl.config import Composed
+from jobs.trainers.benchmarl.configuration.config import Composed
 from jobs.training.context import RunContext
 from jobs.training.records.loggers import Sink, open_sinks
 from orchestrator.planning.throughput.measure import COLLECTION_TIMER, LEARNING_TIMER

@@ -23,7 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from jobs.trainers.actor_critic.config import ActorCriticConfig, Players
-from jobs.trainers.actor_critic.environments import build
+from jobs.trainers.actor_critic.environments.families import build
+from jobs.trainers.actor_critic.environments.interface import Environments
 from jobs.trainers.actor_critic.group import (
     DisconnectedError,
     Group,
@@ -31,11 +32,10 @@ from jobs.trainers.actor_critic.group import (
     seed_of,
     unpacked,
 )
-from jobs.trainers.actor_critic.interface import Environments
 from jobs.trainers.actor_critic.learner import FOR_ACTIONS, Games, build_network, means
 from jobs.trainers.actor_critic.playing import Episodes, pooled
+from jobs.trainers.actor_critic.processes.shared_memory import SharedMemory
 from jobs.trainers.actor_critic.rollout import Rollout
-from jobs.trainers.actor_critic.shared_memory import SharedMemory
 from jobs.training.context import NO_PROGRESS_LOST
 from jobs.training.processes.ranks import RankError
 from jobs.worker.failures import end_of

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from jobs.trainers.benchmarl.tensors import (
+from jobs.trainers.benchmarl.engine.tensors import (
     Plain,
     load_numpy_random,
     load_python_random,

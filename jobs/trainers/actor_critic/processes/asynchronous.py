@@ -20,14 +20,14 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from jobs.trainers.actor_critic.actors import LAG, Connections, PlayedElsewhere
-from jobs.trainers.actor_critic.children import LOST_THE_OTHERS, Children, bind_to_cores
 from jobs.trainers.actor_critic.config import SEQUENTIAL, ActorCriticConfig
 from jobs.trainers.actor_critic.group import ALONE, DisconnectedError, Group, packed, seed_of_attempt
 from jobs.trainers.actor_critic.learner import ActorCriticLearner, means
 from jobs.trainers.actor_critic.playing import Episodes, pooled
-from jobs.trainers.actor_critic.processes import LEAVE_S, Build, named_causes
-from jobs.trainers.actor_critic.shared_memory import SharedMemory
+from jobs.trainers.actor_critic.processes.actors import LAG, Connections, PlayedElsewhere
+from jobs.trainers.actor_critic.processes.children import LOST_THE_OTHERS, Children, bind_to_cores
+from jobs.trainers.actor_critic.processes.launch import LEAVE_S, Build, named_causes
+from jobs.trainers.actor_critic.processes.shared_memory import SharedMemory
 from jobs.training.context import NO_PROGRESS_LOST, RunContext
 from jobs.training.loop import Played
 from orchestrator.planning.throughput.measure import (

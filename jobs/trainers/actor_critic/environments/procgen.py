@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jobs.trainers.actor_critic.environment_keys import ProcgenConfig
-from jobs.trainers.actor_critic.interface import Step
+from jobs.trainers.actor_critic.environments.interface import Step
+from jobs.trainers.actor_critic.environments.keys import ProcgenConfig
 from jobs.training.config_errors import unexpected
 from jobs.training.context import EXACT
 from jobs.training.games.procgen import EASY, HARD, make_pool

@@ -1,0 +1,1 @@
+"""BenchMARL's configuration of a run: composed, checked, and its names spelled."""

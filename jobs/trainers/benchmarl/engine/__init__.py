@@ -1,0 +1,1 @@
+"""BenchMARL's experiment, resumed exactly: its loop, its state and its evaluations."""
