@@ -13,9 +13,10 @@ import torch
 from jobs.check import Problem
 from jobs.evaluate import EvaluationAnswer, EvaluationRequest
 from jobs.hydra.typed_config import TypedConfig
+from jobs.training.best_policy import policy_in
 from jobs.training.checkpoints import read_payload
 from jobs.training.context import Outcome, RunContext
-from jobs.training.loop import Learner, Schedule, policy_in, train_on_schedule
+from jobs.training.loop import Learner, Schedule, train_on_schedule
 from jobs.training.parts import restore
 from jobs.training.records.loggers import require_loggers
 from jobs.training.time_budget import minutes_of

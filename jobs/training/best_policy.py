@@ -9,22 +9,20 @@ from typing import Any
 import torch
 
 from orchestrator.config.returns import EVALUATION_RETURN
+from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir import Row
 
 
 class BestPolicy:
     """The first policy with the highest evaluation return so far.
 
-    ``policy``: its state, ``None`` before the first evaluation. ``frames``: its training. ``since``:
-    evaluations up to these frames do not count, because the checkpoint resumed from was written by code that
-    kept no best policy; 0 where all count.
+    ``policy``: its state, ``None`` before the first evaluation. ``frames``: its training.
     """
 
     def __init__(self) -> None:
         self.policy: dict[str, Any] | None = None
         self.frames = 0
         self.value = -math.inf
-        self.since = 0
 
     def consider(self, row: Row, state: Callable[[], Mapping[str, Any]]) -> None:
         """Copy the policy's state if the evaluation in ``row`` is the best. Draws no random numbers."""
@@ -35,12 +33,26 @@ class BestPolicy:
 
     def save(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
-        return {"policy": self.policy, "frames": self.frames, "value": self.value, "since": self.since}
+        return {"policy": self.policy, "frames": self.frames, "value": self.value}
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Restore the state of a checkpoint."""
-        self.policy, self.frames = saved["policy"], saved["frames"]
-        self.value, self.since = saved["value"], saved["since"]
+        self.policy, self.frames, self.value = saved["policy"], saved["frames"], saved["value"]
+
+
+def policy_in(payload: Mapping[str, Any], *, best: bool) -> tuple[Mapping[str, Any], int]:
+    """Return the policy in a checkpoint, the newest or the best so far, and the frames of its training.
+
+    Raises :class:`OrchestrateError` if no policy is the best.
+    """
+    if not best:
+        return payload["policy"], payload["counters"]["total_frames"]
+    if payload["best"]["policy"] is None:
+        raise OrchestrateError(
+            "not evaluated in training, so that no policy is the best",
+            hint="evaluate the newest: without --best",
+        )
+    return payload["best"]["policy"], payload["best"]["frames"]
 
 
 def _copied(item: Any) -> Any:

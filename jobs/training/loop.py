@@ -22,7 +22,7 @@ from jobs.training.parts import restore, state_of
 from jobs.training.records.loggers import Sink, logging_to
 from jobs.training.time_budget import TimeBudget
 from orchestrator.config.returns import EPISODE_RETURN, EVALUATION_RETURN, EVALUATIONS
-from orchestrator.core.errors import DamagedFileError, OrchestrateError
+from orchestrator.core.errors import DamagedFileError
 from orchestrator.planning.throughput.measure import (
     COLLECTION_TIMER,
     EVALUATION_TIMER,
@@ -130,21 +130,6 @@ def iterate(learner: Learner, done: float) -> dict[str, float]:
     metrics = learner.learn(found, done)
     ended = time.monotonic()
     return {COLLECTION_TIMER: collected - began, LEARNING_TIMER: ended - collected, **metrics}
-
-
-def policy_in(payload: Mapping[str, Any], *, best: bool) -> tuple[Mapping[str, Any], int]:
-    """Return the policy in a checkpoint, the newest or the best so far, and the frames of its training.
-
-    Raises :class:`OrchestrateError` if no policy is the best.
-    """
-    if not best:
-        return payload["policy"], payload["counters"]["total_frames"]
-    if payload["best"]["policy"] is None:
-        raise OrchestrateError(
-            "not evaluated in training, so that no policy is the best",
-            hint="evaluate the newest: without --best",
-        )
-    return payload["best"]["policy"], payload["best"]["frames"]
 
 
 class _Loop:

@@ -283,24 +283,6 @@ def test_agents_with_policies_of_their_own_are_as_many_as_were_trained() -> None
         require_same(own, more)
 
 
-def test_a_checkpoint_of_an_earlier_version_has_no_best_policy(interrupted: RunDir, tmp_path: Path) -> None:
-    import torch
-
-    from jobs.trainers.benchmarl.engine.evaluating import _policy
-    from jobs.trainers.benchmarl.engine.state import _item
-
-    newest = choose_checkpoint(interrupted, None)
-    payload = torch.load(newest.path, weights_only=True)["payload"]
-    question = _question(interrupted, newest)
-    assert _policy(question, payload)[1] == payload["best"]["frames"]
-    old = {key: value for key, value in payload.items() if key != "best"} | {"format": 1}
-    with pytest.raises(OrchestrateError, match="did not keep the best policy"):
-        _policy(question, old)
-    resumed = {**payload, "best": _item(old, "best")}
-    with pytest.raises(OrchestrateError, match="did not keep the best policy"):
-        _policy(question, resumed)
-
-
 def test_a_damaged_checkpoint_is_named(interrupted: RunDir, tmp_path: Path) -> None:
     newest = choose_checkpoint(interrupted, None)
     torn = tmp_path / newest.path.name

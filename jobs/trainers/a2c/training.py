@@ -6,7 +6,6 @@ The synchronous form of the algorithm of Mnih et al., 2016 (arXiv:1602.01783).
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,10 +18,9 @@ from jobs.trainers.actor_critic.config import (
     require_shares,
 )
 from jobs.trainers.actor_critic.environments.families import build
-from jobs.trainers.actor_critic.group import ALONE, Group
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
 from jobs.trainers.actor_critic.rollout import Rollout
-from jobs.trainers.actor_critic.trainer import ActorCriticTrainer, schedule_of
+from jobs.trainers.actor_critic.trainer import ActorCriticTrainer
 from jobs.trainers.actor_critic.update import Update
 from jobs.trainers.actor_critic.value_estimates import advantages
 from jobs.training.config_errors import unexpected
@@ -66,8 +64,7 @@ class A2cUpdate(Update[A2cConfig]):
 class A2cLearner(ActorCriticLearner):
     """A network in training."""
 
-    def __init__(self, config: A2cConfig, seed: int, group: Group = ALONE, games: Any = None) -> None:
-        super().__init__(config, seed, A2cUpdate, group, games)
+    update = A2cUpdate
 
 
-TRAINER = ActorCriticTrainer(CONFIG, A2cLearner, schedule_of, require_fit)
+TRAINER = ActorCriticTrainer(CONFIG, A2cLearner, require_sense=require_fit)

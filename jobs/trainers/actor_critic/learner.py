@@ -6,10 +6,10 @@ It may be one of several processes that train the same network: each has its sha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -35,23 +35,18 @@ class ActorCriticLearner:
     """A network in training; as :class:`jobs.training.loop.Learner`.
 
     ``games``: the environments of this process, or those of others in their place; ``episodes``: those that
-    all processes played.
+    all processes played. ``update``: the trainer's.
     """
 
-    def __init__(
-        self,
-        config: ActorCriticConfig,
-        seed: int,
-        update: Callable[[Any, ActorCritic, Group], Update[Any]],
-        group: Group = ALONE,
-        games: Any = None,
-    ) -> None:
+    update: ClassVar[type[Update[Any]]]
+
+    def __init__(self, config: ActorCriticConfig, seed: int, group: Group = ALONE, games: Any = None) -> None:
         self._config, self._group = config, group
         own = config.share(group.size)
         self.games, self.episodes = games or Games(own, group.own_seed(seed)), EpisodeHistory()
         torch.manual_seed(seed)
         self.policy = build_network(config, self.games.environments)
-        self._update = update(own, self.policy, group)
+        self._update = self.update(own, self.policy, group)
         self.learned = self._update.optimizer
         self.frames_per_iteration = config.envs * config.rollout_steps
 

@@ -24,9 +24,10 @@ from jobs.trainers.actor_critic.processes.asynchronous import asynchronous_learn
 from jobs.trainers.actor_critic.processes.launch import Build, learner_of_all
 from jobs.trainers.amounts import excessive_amounts
 from jobs.trainers.learner_trainer import LearnerTrainer
+from jobs.training.best_policy import policy_in
 from jobs.training.checkpoints import read_payload
 from jobs.training.context import BadConfigError, RunContext, UsualEvaluation
-from jobs.training.loop import Learner, Schedule, policy_in
+from jobs.training.loop import Learner, Schedule
 from jobs.training.records.operations import SLOW, operations_of, peak_of_core, slowdown
 from jobs.training.records.video import Film
 from orchestrator.config.trainers import get_trainer
@@ -124,6 +125,7 @@ class ActorCriticTrainer(LearnerTrainer[C]):
     """A trainer of policies that can play other environments of the same size, on the CPU."""
 
     learner: Build[C]
+    schedule: Callable[[C], Schedule] = schedule_of
 
     def check(self, runs: Sequence[Run]) -> list[Problem]:
         """Return one problem per fault; without faults, warnings.

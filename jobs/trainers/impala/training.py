@@ -6,7 +6,6 @@ The objective is that of Espeholt et al., 2018 (arXiv:1802.01561).
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,10 +17,9 @@ from jobs.trainers.actor_critic.config import (
     require_sense,
 )
 from jobs.trainers.actor_critic.environments.families import build
-from jobs.trainers.actor_critic.group import ALONE, Group
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
 from jobs.trainers.actor_critic.rollout import Rollout
-from jobs.trainers.actor_critic.trainer import ActorCriticTrainer, schedule_of
+from jobs.trainers.actor_critic.trainer import ActorCriticTrainer
 from jobs.trainers.actor_critic.update import Update
 from jobs.trainers.actor_critic.value_estimates import vtrace
 from jobs.trainers.impala.config import CONFIG, LONGEST_LAG, ImpalaConfig
@@ -93,8 +91,7 @@ class ImpalaUpdate(Update[ImpalaConfig]):
 class ImpalaLearner(ActorCriticLearner):
     """A network in training."""
 
-    def __init__(self, config: ImpalaConfig, seed: int, group: Group = ALONE, games: Any = None) -> None:
-        super().__init__(config, seed, ImpalaUpdate, group, games)
+    update = ImpalaUpdate
 
 
-TRAINER = ActorCriticTrainer(CONFIG, ImpalaLearner, schedule_of, require_fit)
+TRAINER = ActorCriticTrainer(CONFIG, ImpalaLearner, require_sense=require_fit)

@@ -6,7 +6,6 @@ The clipped objective is that of Schulman et al., 2017 (arXiv:1707.06347).
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,11 +17,10 @@ from jobs.trainers.actor_critic.config import (
     require_shares,
 )
 from jobs.trainers.actor_critic.environments.families import build
-from jobs.trainers.actor_critic.group import ALONE, Group
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
 from jobs.trainers.actor_critic.networks import at_once
 from jobs.trainers.actor_critic.rollout import Rollout
-from jobs.trainers.actor_critic.trainer import ActorCriticTrainer, schedule_of
+from jobs.trainers.actor_critic.trainer import ActorCriticTrainer
 from jobs.trainers.actor_critic.update import Update
 from jobs.trainers.actor_critic.value_estimates import advantages
 from jobs.trainers.ppo.config import CONFIG, PpoConfig
@@ -94,8 +92,7 @@ class PpoUpdate(Update[PpoConfig]):
 class PpoLearner(ActorCriticLearner):
     """A network in training."""
 
-    def __init__(self, config: PpoConfig, seed: int, group: Group = ALONE, games: Any = None) -> None:
-        super().__init__(config, seed, PpoUpdate, group, games)
+    update = PpoUpdate
 
 
-TRAINER = ActorCriticTrainer(CONFIG, PpoLearner, schedule_of, require_fit)
+TRAINER = ActorCriticTrainer(CONFIG, PpoLearner, require_sense=require_fit)

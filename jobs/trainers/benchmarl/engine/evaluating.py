@@ -11,7 +11,7 @@ import copy
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from jobs.evaluate import EvaluationAnswer, EvaluationRequest
 from jobs.trainers.benchmarl.configuration.building import require_possible
 from jobs.trainers.benchmarl.configuration.config import Composed, compose
 from jobs.trainers.benchmarl.engine.spaces import reason, require_same
+from jobs.training.best_policy import policy_in
 from jobs.training.checkpoints import read_payload
 from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError
@@ -47,7 +48,7 @@ def evaluate(question: EvaluationRequest) -> EvaluationAnswer:
     Raises :class:`OrchestrateError`, and ``FileNotFoundError`` if training removed the checkpoint.
     """
     torch.set_num_threads(question.run.threads)
-    policy, frames = _policy(question, read_payload(question.checkpoint))
+    policy, frames = policy_in(read_payload(question.checkpoint), best=question.best)
     own = compose(question.run)
     require_possible(own)
     played = _compose_task(question) if question.task else own
@@ -72,21 +73,6 @@ def evaluate(question: EvaluationRequest) -> EvaluationAnswer:
         found.figures,
         stage.baselines(episodes, question.seed),
     )
-
-
-def _policy(question: EvaluationRequest, payload: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """Return the requested policy, and the frames of its training."""
-    if not question.best:
-        return payload["policy"], payload["counters"]["total_frames"]
-    again = "evaluate the newest policy, without --best, or train the run again: orchestrate retry"
-    best = payload.get("best") or {"policy": None, "since": 1}
-    if best["since"]:
-        told = "was trained, at least in part, by a version that did not keep the best policy"
-        raise OrchestrateError(f"{question.run.run_id} {told}", hint=again)
-    if best["policy"] is None:
-        told = "has not been evaluated in training, so that no policy is the best"
-        raise OrchestrateError(f"{question.run.run_id} {told}", hint="evaluate the newest: without --best")
-    return best["policy"], best["frames"]
 
 
 def _compose_task(question: EvaluationRequest) -> Composed:
@@ -149,7 +135,7 @@ class Stage(Experiment):
 
     # Playing
 
-    def take(self, policy: dict[str, Any]) -> None:
+    def take(self, policy: Mapping[str, Any]) -> None:
         """Play this policy from now on."""
         try:
             self.policy.load_state_dict(policy)

@@ -27,10 +27,6 @@ from jobs.trainers.benchmarl.engine.tensors import (
     save_python_random,
     to_tensordict,
 )
-from jobs.training.best_policy import BestPolicy
-
-# 2 has the best policy.
-FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -44,20 +40,13 @@ class StateItem:
 
 def save_state(experiment: Experiment, items: Iterable[StateItem]) -> dict[str, Plain]:
     """Return these items. Tensors are not copied; the contents of replay buffers are segments."""
-    return {"format": FORMAT, **{item.name: item.save(experiment) for item in items}}
+    return {item.name: item.save(experiment) for item in items}
 
 
 def load_state(experiment: Experiment, saved: dict[str, Plain], items: Iterable[StateItem]) -> None:
     """Restore these items."""
     for item in items:
-        item.load(experiment, _item(saved, item.name))
-
-
-def _item(saved: dict[str, Plain], name: str) -> Plain:
-    """Return a saved item. Format 1 had no best policy: evaluations count from there on."""
-    if name == "best" and saved["format"] == 1:
-        return {**BestPolicy().save(), "since": saved["counters"]["total_frames"]}
-    return saved[name]
+        item.load(experiment, saved[item.name])
 
 
 def _of_groups(

@@ -28,7 +28,7 @@ def test_the_first_of_the_highest_is_kept_as_it_was_then() -> None:
         torch.nn.init.constant_(policy.weight, number)
         best.consider(row(10 * number, value), policy.state_dict)
     assert torch.equal(torch.random.get_rng_state(), state)
-    assert (best.frames, best.value, best.since) == (20, 2.0, 0)
+    assert (best.frames, best.value) == (20, 2.0)
     assert best.policy is not None
     assert best.policy["weight"].item() == 2.0
 
@@ -48,4 +48,4 @@ def test_nothing_is_best_before_an_evaluation() -> None:
     best = BestPolicy()
     best.consider(row(10, None), torch.nn.Linear(1, 1).state_dict)
     best.consider(row(20, math.nan), torch.nn.Linear(1, 1).state_dict)
-    assert best.save() == {"policy": None, "frames": 0, "value": -math.inf, "since": 0}
+    assert best.save() == {"policy": None, "frames": 0, "value": -math.inf}
