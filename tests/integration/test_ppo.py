@@ -19,8 +19,8 @@ import yaml
 from typer.testing import CliRunner
 
 from jobs.trainers.actor_critic.saved_policy import load_policy
-from jobs.training.best_policy import RETURN
 from jobs.training.loop import iterate
+from orchestrator.config.returns import EVALUATION_RETURN
 from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.ui.cli import app
 from tests import warm
@@ -302,7 +302,7 @@ def test_it_learns_cartpole_with_the_keys_of_the_page(
     run("sweep", "--grid", "grid.yaml")
     sweep = SweepDir(tmp_path / "results", "cartpole")
     (history,) = (sweep.run(run_id).history() for run_id in sweep.run_ids())
-    assert max(row.metrics.get(RETURN, 0.0) for row in history) >= SOLVED
+    assert max(row.metrics.get(EVALUATION_RETURN, 0.0) for row in history) >= SOLVED
     assert "policies on gymnasium/CartPole-v1: 5 episodes" in run("evaluate", "cartpole", "--episodes", "5")
     found = CliRunner().invoke(app, ["evaluate", "cartpole", "--on-task", "gymnasium/Acrobot-v1"])
     said = " ".join(f"{found.output} {found.exception}".split())

@@ -15,14 +15,14 @@ import torch
 import torch.distributed as dist
 
 from jobs.trainers.a2c.training import CONFIG as A2C
-from jobs.trainers.a2c.training import A2cUpdate
+from jobs.trainers.a2c.training import A2cLearner
 from jobs.trainers.actor_critic.group import ALONE, FOREVER, ConnectedGroup, Group, backend_of
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
 from jobs.trainers.actor_critic.processes.launch import gpu_of
 from jobs.trainers.impala.training import CONFIG as IMPALA
-from jobs.trainers.impala.training import ImpalaUpdate
+from jobs.trainers.impala.training import ImpalaLearner
 from jobs.trainers.ppo.training import CONFIG as PPO
-from jobs.trainers.ppo.training import PpoUpdate
+from jobs.trainers.ppo.training import PpoLearner
 from jobs.training.context import BadConfigError
 
 SAME: dict[str, Any] = {
@@ -34,10 +34,10 @@ SAME: dict[str, Any] = {
     "lr": 1e-2,
 }
 # In each, a step of learning takes all rows.
-UPDATES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-    "ppo": (PPO, PpoUpdate, {"batch_size": 48, "epochs": 3}),
-    "impala": (IMPALA, ImpalaUpdate, {"batch_envs": 6}),
-    "a2c": (A2C, A2cUpdate, {}),
+LEARNERS: dict[str, tuple[Any, type[ActorCriticLearner], dict[str, Any]]] = {
+    "ppo": (PPO, PpoLearner, {"batch_size": 48, "epochs": 3}),
+    "impala": (IMPALA, ImpalaLearner, {"batch_envs": 6}),
+    "a2c": (A2C, A2cLearner, {}),
 }
 
 
@@ -73,22 +73,22 @@ def in_processes(size: int, work: Callable[[Group], Any], gpu: str = "") -> list
     return found
 
 
-@pytest.mark.parametrize("trainer", UPDATES)
+@pytest.mark.parametrize("trainer", LEARNERS)
 @pytest.mark.parametrize("processes", [2, 3])
 def test_the_gradients_of_all_are_those_of_one_with_all_rows(trainer: str, processes: int) -> None:
-    keys, kind, own = UPDATES[trainer]
+    keys, kind, own = LEARNERS[trainer]
     config = keys.compose({**SAME, **own, "mode": "parallel", "actors": processes})
-    learner = ActorCriticLearner(config, 0, kind)
+    learner = kind(config, 0)
     learner.learn(
         learner.collect(), 0.0
     )  # gradients by observations that are all 0 hold nothing but rounding
     rollout, _ = learner.collect()
-    update = kind(config, deepcopy(learner.policy), ALONE)
+    update = kind.update(config, deepcopy(learner.policy), ALONE)
     losses = update(rollout, torch.Generator().manual_seed(0))
 
     def work(group: Group) -> tuple[dict[str, float], dict[str, Any]]:
         torch.set_num_threads(1)
-        shared = kind(config.share(processes), deepcopy(learner.policy), group)
+        shared = kind.update(config.share(processes), deepcopy(learner.policy), group)
         rows = torch.arange(6).chunk(processes)[group.rank]
         found = shared(rollout.of_rows(rows), torch.Generator().manual_seed(1))
         return found, shared.network.state_dict()
