@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import signal
 import socket
@@ -39,6 +40,11 @@ def surveyed(
         for run_id, state in states.items()
     }
     return lambda _: Survey([], statuses, frozenset())
+
+
+def from_cell(text: str) -> str:
+    """A text before it was escaped for a CSV cell."""
+    return re.sub(r"^'(?='*[=+\-@\t\r])", "", text)
 
 
 def wait_for(predicate: Callable[[], T], timeout: float = PATIENCE_S, what: str = "what was awaited") -> T:

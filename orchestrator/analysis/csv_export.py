@@ -10,7 +10,7 @@ import re
 
 import polars as pl
 
-# Leading apostrophes are escaped too, so that :func:`from_cell` is exact.
+# Leading apostrophes are escaped too, so that the text before can be had back.
 _FORMULA = r"^'*[=+\-@\t\r]"
 _NUMBER = r"^[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|inf|nan)$"
 
@@ -20,11 +20,6 @@ def cell(value: object) -> object:
     if isinstance(value, str) and re.search(_FORMULA, value) and not re.search(_NUMBER, value):
         return f"'{value}"
     return value
-
-
-def from_cell(text: str) -> str:
-    """Undo :func:`cell`."""
-    return text[1:] if text.startswith("'") and re.search(_FORMULA, text[1:]) else text
 
 
 def cells(table: pl.DataFrame) -> pl.DataFrame:

@@ -14,7 +14,6 @@ import polars as pl
 from orchestrator.config.returns import EPISODES, EVALUATIONS, return_metric
 from orchestrator.config.trainers import returns_of
 from orchestrator.core.types import RunState
-from orchestrator.planning.throughput.measure import measured
 from orchestrator.rundir import IndexRow, Row
 
 
@@ -161,7 +160,7 @@ def facts_of(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of a result. A missing value is null; one of another kind raises."""
     facts: dict[str, Any] = {}
     for part, columns in _COLUMNS.items():
-        held = {"": result, "speed": measured(result)}.get(part, result.get(part))
+        held = result.get(part) if part else result
         if held is None or (part in _FREE and not isinstance(held, Mapping)):
             held = {}
         for name, (key, convert) in columns.items():

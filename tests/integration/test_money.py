@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.core.records import plain
 from orchestrator.core.types import Reason
 from orchestrator.planning.predictions import bills, rates
 from orchestrator.rundir import SweepDir
@@ -45,7 +46,7 @@ class Market(Bench):
         return answer
 
     def jobs(self) -> list[dict[str, Any]]:
-        return [dict(job.record) for _, job in jobs_of(SweepDir(self.results, "tiny").read_ledger())]
+        return [plain(job) for _, job in jobs_of(SweepDir(self.results, "tiny").read_ledger())]
 
     def work(self, *more: str, code: int = 0) -> str:
         return self.sweep("--on", "./mine.yaml", *more, code=code)

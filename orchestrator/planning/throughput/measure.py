@@ -183,31 +183,6 @@ def rate(before: Row | None, row: Row) -> float | None:
     return _ratio(row.frames - frames, row.wall_time - seconds)
 
 
-def measured(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the figures in a result, by the names of :class:`Throughput`.
-
-    Results of earlier versions have a median that mostly left evaluations out; their end-to-end throughput is
-    ``fps_lasting``, or ``fps`` over the whole run. Training throughput follows from the seconds per
-    iteration.
-    """
-    speed: Mapping[str, Any] = result.get("speed") or {}
-    if "end_to_end_fps" in speed or not speed.keys() & {"fps", "fps_steady"}:
-        return speed
-    collection, learning = speed.get("collection_seconds"), speed.get("training_seconds")
-    frames, iterations = result.get("frames"), result.get("iterations")
-    training = None
-    if collection is not None and learning is not None and frames and iterations:
-        training = _ratio(frames / iterations, collection + learning)
-    whole = speed.get("fps") or _ratio(frames or 0, result.get("wall_time") or 0.0)
-    return {
-        "training_fps": training,
-        "end_to_end_fps": speed.get("fps_lasting") or whole,
-        "seconds_per_iteration": speed.get("seconds_per_iteration"),
-        "collection_seconds": collection,
-        "learning_seconds": learning,
-    }
-
-
 def training_seconds(row: Row) -> float | None:
     """Return the seconds of the training clock in an iteration; ``None`` if the trainer has no timers."""
     clock = row.metrics.get(TRAINING_CLOCK)

@@ -14,7 +14,6 @@ from orchestrator.core.bulk_read import no_garbage_collection, read_all
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
 from orchestrator.core.formatting import plain
 from orchestrator.core.types import Job, Run
-from orchestrator.planning.throughput.measure import measured
 from orchestrator.planning.throughput.model import RunKind, TrainingPlace, kind_of, length_of
 from orchestrator.rundir import IndexRow, SweepDir
 from orchestrator.rundir.atomic import dump_json, parse_json, write_atomic
@@ -158,7 +157,7 @@ def _measure(
         if result is None or changed is None or trainer is None:
             return None
         job = jobs.get(tokens.get((row.run_id, result["attempt"]), ""))
-        speed, frames = measured(result), int(result["frames"])
+        speed, frames = result.get("speed") or {}, int(result["frames"])
         # A run of one iteration has no steady window: all of it counts.
         fps, start = float(speed["end_to_end_fps"] or frames / float(result["wall_time"])), None
         training = float(speed.get("training_fps") or 0.0)

@@ -29,10 +29,9 @@ from benchmarks.synthetic import (
     write_attempt,
 )
 from orchestrator.analysis.collect import Collected, collect, write
-from orchestrator.analysis.csv_export import from_cell
 from orchestrator.core.types import Run, RunState
 from orchestrator.rundir import Row, RunDir, SweepDir
-from tests.helpers import surveyed
+from tests.helpers import from_cell, surveyed
 
 COLUMNS = (
     "run_id sweep trainer in_grid algorithm task seed state target attempts device environments "

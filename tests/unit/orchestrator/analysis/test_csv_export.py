@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.analysis.csv_export import cell, cells, from_cell
+from orchestrator.analysis.csv_export import cell, cells
+from tests.helpers import from_cell
 
 FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "-", "'=1", "--lr"]
 PLAIN = ["-0.5", "+3", "-1e-3", "-inf", "mappo", "", "'quoted'", "a=b", "1,-2", ".5"]

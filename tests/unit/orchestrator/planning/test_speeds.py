@@ -229,14 +229,6 @@ def test_the_machine_of_a_job_is_known_by_its_submission(sweep: SweepDir) -> Non
     assert {one.place.machine for one in take_up(sweep).runs.values()} == {"aws m6i.large"}
 
 
-def test_a_result_of_an_earlier_version_is_taken_by_its_mean_speed(sweep: SweepDir) -> None:
-    run_id = sweep.run_ids()[0]
-    path = sweep.run(run_id).result_path
-    old = {"fps": 900.0, "fps_steady": 3000.0, "fps_lasting": 1000.0, "training_seconds": None}
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"speed": old}))
-    assert take_up(sweep).runs[run_id].end_to_end_fps == 1000.0
-
-
 def test_usual_lengths_are_those_of_the_configuration_files() -> None:
     spec = importlib.util.find_spec("benchmarl")
     assert spec is not None

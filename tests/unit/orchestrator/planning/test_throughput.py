@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -20,7 +19,6 @@ from orchestrator.planning.throughput.measure import (
     Throughput,
     Window,
     comparable,
-    measured,
     throughput,
 )
 from orchestrator.rundir import Row
@@ -170,46 +168,6 @@ def test_row_by_row_it_is_the_same() -> None:
     for number, row in enumerate(rows, start=1):
         window.add(row)
         assert window.figures == throughput([rows[:number]])
-
-
-OLD = {
-    "frames": 60_000,
-    "iterations": 10,
-    "wall_time": 40.0,
-    "speed": {
-        "fps": 1500.0,
-        "fps_steady": 3000.0,
-        "fps_lasting": 2000.0,
-        "seconds_per_iteration": 2.0,
-        "collection_seconds": 1.0,
-        "training_seconds": 1.5,
-    },
-}
-
-
-def test_results_of_an_earlier_version_are_read_by_what_they_measured() -> None:
-    assert measured(OLD) == {
-        "training_fps": 2400.0,
-        "end_to_end_fps": 2000.0,
-        "seconds_per_iteration": 2.0,
-        "collection_seconds": 1.0,
-        "learning_seconds": 1.5,
-    }
-
-
-@pytest.mark.parametrize(
-    ("speed", "end_to_end"),
-    [
-        ({"fps": 1400.0, "fps_steady": 3000.0}, 1400.0),
-        ({"fps_steady": 3000.0}, 1500.0),
-        ({"fps_steady": None}, 1500.0),
-    ],
-)
-def test_a_result_with_nothing_but_the_median_has_that_of_the_whole_run(
-    speed: Mapping[str, Any], end_to_end: float
-) -> None:
-    found = measured({**OLD, "speed": speed})
-    assert (found["end_to_end_fps"], found["training_fps"]) == (end_to_end, None)
 
 
 def test_the_one_figure_is_never_set_against_the_other() -> None:
