@@ -29,9 +29,8 @@ from rich.text import Text
 from orchestrator.analysis import marl_eval_export
 from orchestrator.analysis.collect import Collected, collect, write
 from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
-from orchestrator.config.sweep import load_sweep
 from orchestrator.control import fleet
-from orchestrator.control.flow import Flow, flow_of
+from orchestrator.control.flow import Flow, grid_flow
 from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import NotFoundError, OrchestrateError
 from orchestrator.core.labels import labeller
@@ -74,9 +73,8 @@ def launch(
     its `--`. Raises :class:`OrchestrateError` if the grid, or a run of it, cannot work, or it would cost more
     than the budget; then nothing is submitted.
     """
-    sweep, wish = load_sweep(Path(grid).expanduser()), SubmitOptions(slots, budget=budget)
-    folder = SweepDir(Path(results).expanduser().absolute(), sweep.name)
-    flow, notes = flow_of(sweep, folder, wish, on, options), list[str]()
+    tree, wish = Path(results).expanduser().absolute(), SubmitOptions(slots, budget=budget)
+    flow, notes = grid_flow(Path(grid).expanduser(), tree, wish, on, options), list[str]()
     with _without_the_kernel():
         started = flow.start(notes.append, notes.append, detach=True)
     if not started.to_do:

@@ -16,19 +16,8 @@ from io import BufferedReader
 
 from orchestrator.control import cloud_instances, follow, submit
 from orchestrator.control.exchange import Tell, age_note, command, exchange_with_instances
-from orchestrator.control.remote.client import stream
-from orchestrator.control.remote.messages import (
-    Answer,
-    CancelRequest,
-    DecisionAnswer,
-    LogsRequest,
-    RetryRequest,
-    StatusRequest,
-    StopAnswer,
-    StopRequest,
-)
-from orchestrator.control.remote.queries import assigned_of, decision_of, profile_of, question
-from orchestrator.control.remote.status_cache import note, overlaid, recall, remote_status
+from orchestrator.control.remote.queries import assigned_of, decide, program_of, status_there
+from orchestrator.control.remote.status_cache import overlaid, recall, remote_status
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
 from orchestrator.core.formatting import count
 from orchestrator.core.types import RunState
@@ -41,8 +30,6 @@ from orchestrator.sync.source import find_source
 from orchestrator.sync.sync import sync
 
 _REFRESH_S = 2.0
-# A look is repeated; what waits long for an answer shows an old state as if it were today's.
-_LOOK_PATIENCE_S = 60.0
 _AGAIN = "the runs are cancelled; `sweep`, `cancel` and `status --exchange` try again until it is gone"
 
 
@@ -58,7 +45,7 @@ def present(sweep_dir: SweepDir, here: Survey | None = None) -> Survey:
         before = _done(seen, one)
         heard = (silence or _is_home(seen, one)) and replace(recall(sweep_dir, one.place), silence=silence)
         seen = overlaid(
-            seen, one, heard or remote_status(sweep_dir, one.place, partial(_status, sweep_dir, one))
+            seen, one, heard or remote_status(sweep_dir, one.place, partial(status_there, sweep_dir, one))
         )
         if (away := _done(seen, one) - before) > 0:
             results = f"{count(away, 'result')} not fetched from {one.place.name} yet"
@@ -141,10 +128,6 @@ def is_open(sweep_dir: SweepDir) -> bool:
     return bool(cloud_instances.sent_jobs(sweep_dir) or _given(sweep_dir))
 
 
-def _status(sweep_dir: SweepDir, one: AssignedRuns) -> Answer:
-    return question(sweep_dir, one, StatusRequest(), Answer, patience=_LOOK_PATIENCE_S)
-
-
 @dataclass(frozen=True)
 class DecisionReport:
     """The runs that a decision concerned, of this tree and of each place; ``problems``: who did not hear.
@@ -170,7 +153,7 @@ def cancel(sweep_dir: SweepDir, run_ids: Sequence[str]) -> DecisionReport:
     problems = submit.withdraw(sweep_dir, rented=not concerned)
     done = cloud_instances.exchange(sweep_dir, not_within=0, orphans=True)
     problems += [BackendUnavailableError(text, hint=_AGAIN) for text in done.problems]
-    there, unheard = _tell(sweep_dir, CancelRequest, elsewhere)
+    there, unheard = _tell(sweep_dir, "cancel", "cancelled", elsewhere)
     return DecisionReport(tuple(concerned), there, (*problems, *unheard), tuple(done.news))
 
 
@@ -178,29 +161,26 @@ def retry(sweep_dir: SweepDir, run_ids: Sequence[str]) -> DecisionReport:
     """Make runs pending again, wherever they are. They are still to be submitted."""
     here, elsewhere = _parted(sweep_dir, run_ids)
     concerned = submit.retry_runs(sweep_dir, here) if here else []
-    there, problems = _tell(sweep_dir, RetryRequest, elsewhere)
+    there, problems = _tell(sweep_dir, "retry", "retried", elsewhere)
     for again in there.values():
         submit.retry_runs(sweep_dir, again)  # results of theirs that came home are put aside here too
     return DecisionReport(tuple(concerned), there, problems)
 
 
 def _tell(
-    sweep_dir: SweepDir,
-    of: type[CancelRequest | RetryRequest],
-    elsewhere: Sequence[tuple[AssignedRuns, list[str]]],
+    sweep_dir: SweepDir, command: str, key: str, elsewhere: Sequence[tuple[AssignedRuns, list[str]]]
 ) -> tuple[dict[TreePlace, tuple[str, ...]], tuple[OrchestrateError, ...]]:
-    """Tell each place what is decided about its runs; those that it concerned, and who did not hear it."""
+    """Run the command on each place's runs; return those that it lists under ``key``, and the errors."""
+    argv = [command, sweep_dir.name, "--json", "--delegated"]
     there, problems = {}, []
     for one, runs in elsewhere:
-        request = of(runs=tuple(runs), decision=decision_of(sweep_dir, one.number))
         try:
-            answer = question(sweep_dir, one, request, DecisionAnswer)
+            concerned = decide(sweep_dir, one, argv, runs)[key]
         except OrchestrateError as error:
             problems.append(error)
             continue
-        note(sweep_dir, one.place, answer)
-        if answer.concerned:
-            there[one.place] = tuple(answer.concerned)
+        if concerned:
+            there[one.place] = tuple(concerned)
     return there, tuple(problems)
 
 
@@ -208,8 +188,7 @@ def stop(sweep_dir: SweepDir) -> bool:
     """Ask workers everywhere to save and leave, and wait until they have; ``False`` if some do not."""
     stopped = [follow.stop(sweep_dir)]
     for one in _given(sweep_dir):
-        request = StopRequest(decision=decision_of(sweep_dir, one.number))
-        stopped.append(question(sweep_dir, one, request, StopAnswer).stopped)
+        stopped.append(decide(sweep_dir, one, ["stop", sweep_dir.name])["stopped"])
     return all(stopped)
 
 
@@ -224,8 +203,9 @@ def log_from(
         return
     if (silence := _never_asked(sweep_dir)) is not None:
         raise OrchestrateError(f"{one.place.name} has the log and is not asked: {silence}")
-    request = LogsRequest(run=run_id, attempt=attempt, follow=to_the_end)
-    with stream(one.place, sweep_dir.name, one.code, profile_of(one), request) as pipe:
+    which = [] if attempt is None else ["--attempt", str(attempt)]
+    command = ["logs", sweep_dir.name, run_id, *which, *(["--follow"] if to_the_end else [])]
+    with program_of(sweep_dir, one).stream(command) as pipe:
         yield pipe
 
 

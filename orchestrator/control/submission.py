@@ -1,9 +1,9 @@
-"""Submit the arrays of a plan, and record each answer in the ledger."""
+"""Submit the arrays of a plan, record each answer in the ledger, and tell a user what was submitted."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from orchestrator.backends.base import Backend
 from orchestrator.backends.script import Script, Setting
@@ -13,6 +13,34 @@ from orchestrator.core.formatting import count
 from orchestrator.core.types import Array, Plan, array_of
 from orchestrator.rundir import FrozenCode, SweepDir
 from orchestrator.rundir.ledger_entries import SubmissionEntry
+
+
+@dataclass(frozen=True)
+class Started:
+    """A submission. ``to_do``: runs that were missing; ``adopted``: jobs found at work, ``queued``: in the
+    queue.
+
+    ``where``: the targets' names, unless this tree submits to a single one; ``path``: the results there.
+    ``problems``: why runs could not be submitted, by run id; ``kept``: why another tree keeps a run.
+    ``over``: nothing is left to follow. It is what `sweep --json` prints, also to another tree.
+    """
+
+    path: str
+    to_do: int = 0
+    adopted: int = 0
+    queued: int = 0
+    where: str = ""
+    arrays: tuple[str, ...] = ()
+    waiting: str | None = None
+    notes: tuple[str, ...] = ()
+    problems: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, str] = field(default_factory=dict)
+    over: bool = False
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Arrays, waiting runs and notes, for people."""
+        return (*self.arrays, *([self.waiting] if self.waiting else []), *self.notes)
 
 
 class Submission:
@@ -91,3 +119,23 @@ def _rendered(array: Array, backend: Backend, setting: Setting) -> Script:
 def without(run_ids: Iterable[str], left_out: Container[str]) -> tuple[str, ...]:
     """Return the runs that are not left out, in their order."""
     return tuple(run_id for run_id in run_ids if run_id not in left_out)
+
+
+def waiting(number: int, *, submitted: bool, no_feed: str | None, follow: bool) -> str | None:
+    """How runs that the queue has no room for are submitted later; ``no_feed`` as for :class:`Plan`.
+
+    ``follow``: the same command with `--follow` submits them.
+    """
+    if not number:
+        return None
+    how = "jobs that end submit them, or this command again" if submitted else "this command again tries"
+    if submitted and no_feed is not None:
+        or_follow = ", or --follow as jobs end" if follow else ""
+        how = f"this command again submits them{or_follow} ({no_feed})"
+    return f"{count(number, 'run')} waiting for room in the queue: {how}"
+
+
+def array_line(job_id: str, jobs: int, slots: int) -> str:
+    """One array by its scheduler's id, as ``slurm:12_0``."""
+    scheduler, _, number = job_id.partition(":")
+    return f"{scheduler} array {number.partition('_')[0]}: {count(jobs, 'job')}, {slots} runs at once in each"

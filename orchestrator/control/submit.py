@@ -90,6 +90,12 @@ def _description(run: RunDir) -> Run | None:
         return None
 
 
+def survey_sweep(sweep: Sweep, sweep_dir: SweepDir) -> Survey:
+    """The state of the sweep's runs, as journals, backends and run folders tell it. Writes nothing."""
+    told = poll_sweep(sweep_dir, rows_of(sweep, sweep_dir))
+    return correct(told, inspect(sweep_dir, told.statuses), sweep_dir)
+
+
 @dataclass(frozen=True)
 class SubmissionPlan:
     """What would be submitted, and what it rests on; ``on_record``: journals and ledger tell the same."""

@@ -15,7 +15,7 @@ ENTRY_POINTS: Mapping[str, str] = {
     "worker": "jobs.worker",
     "instance": "jobs.instance",
     "node": "jobs.worker.nodes.agent",
-    "answer": "orchestrator.answer",
+    "program": "orchestrator.ui.cli",
 }
 # A module by its name, as ASCII.
 _Module = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")]
@@ -54,3 +54,9 @@ class SentCode:
     python_path: tuple[str, ...]
     cwd: str | None
     entries: Mapping[str, _Module] = field(default_factory=_own_entry_points, hash=False)
+
+    def at(self, folder: Path, submit_dir: Path) -> FrozenCode:
+        """Return the snapshot as it lies in ``folder``; without ``cwd`` runs start in ``submit_dir``."""
+        paths = tuple(folder / path for path in self.python_path)
+        cwd = submit_dir if self.cwd is None else folder / self.cwd
+        return FrozenCode(self.id, folder, paths, cwd, submit_dir, entries=self.entries)

@@ -48,6 +48,7 @@ import os, signal, sys
 from orchestrator.control import submit
 from orchestrator import rundir
 from orchestrator.control.remote import delegate
+from orchestrator.control.remote.program import RemoteProgram
 from orchestrator.ui.cli import main
 
 def deadly(function):
@@ -57,7 +58,7 @@ def deadly(function):
     return called
 
 step = sys.argv.pop(1)
-owner = next(one for one in (delegate, submit, rundir.SweepDir) if hasattr(one, step))
+owner = next(one for one in (delegate, submit, RemoteProgram, rundir.SweepDir) if hasattr(one, step))
 setattr(owner, step, deadly(getattr(owner, step)))
 main()
 """
@@ -111,7 +112,7 @@ class Laptop(Lab):
         return states if "unknown" in states else []
 
     def killed_after(self, step: str) -> None:
-        """`sweep`, killed right after the function of that name in :mod:`delegate` has done its part."""
+        """`sweep`, killed right after the function of that name has done its part."""
         sweep = ("sweep", "--grid", "tiny.yaml", "--on", "profile.yaml")
         process = self.start_python("-c", KILLED, step, *sweep)
         process.communicate(timeout=helpers.PATIENCE_S)
@@ -233,7 +234,7 @@ def test_a_run_has_one_tree_at_a_time(laptop: Laptop, slurm: Cluster) -> None:
 def test_the_command_line_killed_at_each_step_of_sending(laptop: Laptop) -> None:
     """The same command again does just what is missing."""
     laptop.count_grid(runs=2)
-    for after in ("record", "look_there", "freeze", "add_to_ledger", "push", "ask"):
+    for after in ("record", "look_there", "freeze", "add_to_ledger", "push", "run"):
         laptop.killed_after(after)
     laptop.sweep()
     helpers.wait_for(lambda: laptop.states() == ["done"] * 2, what="the end of the sweep")
@@ -354,9 +355,9 @@ def test_a_script_launches_follows_and_collects(laptop: Laptop) -> None:
 
 
 def test_a_submission_that_is_late_finds_its_runs_asked_back(laptop: Laptop) -> None:
-    """A slow upload, or a laptop that slept: meanwhile the same sweep was begun here."""
+    """A slow link, or a laptop that slept: meanwhile the same sweep was begun here."""
     laptop.count_grid(runs=2)
-    slow = laptop.held_at("push", "sweep", "--grid", "tiny.yaml", "--on", "profile.yaml")
+    slow = laptop.held_at("run_there", "sweep", "--grid", "tiny.yaml", "--on", "profile.yaml")
     laptop.run("sweep", "--grid", "tiny.yaml", "--on", "local", "--follow")
     laptop.let_go()
     _, errors = slow.communicate(timeout=helpers.PATIENCE_S)

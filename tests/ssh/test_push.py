@@ -50,7 +50,7 @@ class Laptop:
         return parse_profile(path.read_text(), str(path), "there")
 
     def push(self, code: FrozenCode, *, replace: bool = False) -> None:
-        push(look_there(self.profile(), "tiny").place, self.sweep, code, replace=replace)
+        push(look_there(self.profile(), "tiny").place, self.sweep, code.id, replace=replace)
 
     def codes(self) -> frozenset[str]:
         return look_there(self.profile(), "tiny").codes
@@ -63,7 +63,7 @@ class Laptop:
     def receive(self, code: FrozenCode) -> FrozenCode:
         told, _ = sent(code)
         folder = self.there.results.parent
-        return received(CodeDir.of(self.there, code.id), told.python_path, told.cwd, folder)
+        return received(CodeDir.of(self.there, code.id), told, folder)
 
 
 @pytest.fixture

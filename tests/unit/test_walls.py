@@ -59,7 +59,9 @@ LONGEST_FILE = 450
 # What a job starts, from the copy of the code that is kept with a sweep.
 STARTED_BY_JOBS = (
     *("jobs.worker", "jobs.worker.nodes.agent", "jobs.check", "jobs.evaluate", "jobs.instance", "jobs.probe"),
-    *("jobs.train", "jobs.wandb.upload", "orchestrator.answer", "orchestrator.control.continue_from_job"),
+    *("jobs.train", "jobs.wandb.upload", "orchestrator.control.continue_from_job"),
+    # Another tree runs these over ssh.
+    *(f"orchestrator.ui.cli.{name}" for name in ("sweep", "status", "cancel_retry", "logs", "delegated")),
 )
 
 

@@ -35,11 +35,15 @@ from orchestrator.core.package_files import DATA, PACKAGE, data
 from orchestrator.rundir import CodeDir, FrozenCode, SweepDir, sweeps
 from orchestrator.rundir.atomic import dump_json, storage_errors
 from orchestrator.rundir.code import quoted, unquoted
+from orchestrator.rundir.frozen_code import SentCode
 
 # A worker imports our code from the packages beside this one only.
 _OUR_PACKAGES = ("orchestrator", "jobs")
-# No job starts these, and they are a third of the files; they are for people, who have the program itself.
-_NOT_IN_JOBS = ("orchestrator/analysis", "orchestrator/ui", "orchestrator/api.py")
+# Neither a job nor a command of another tree imports these, and they are a quarter of the files.
+_NOT_IN_JOBS = (
+    *("orchestrator/analysis", "orchestrator/api.py", "orchestrator/ui/doctor", "orchestrator/ui/monitor"),
+    *("orchestrator/ui/reference.py", "orchestrator/ui/scaffold.py", "orchestrator/ui/top"),
+)
 _MOST_FILES = 20_000
 _MOST_BYTES = 512 << 20
 _CHUNK = 1 << 20
@@ -77,21 +81,20 @@ def freeze(sweep: SweepDir, cwd: Path, *, dry: bool = False) -> FrozenCode:
     )
 
 
-def received(code: CodeDir, python_path: Iterable[str], cwd: str | None, submit_dir: Path) -> FrozenCode:
-    """Return a snapshot that another machine sent here; paths are relative to its folder.
+def received(code: CodeDir, sent: SentCode, submit_dir: Path) -> FrozenCode:
+    """Return a snapshot that another machine sent here.
 
-    Without ``cwd`` runs start in ``submit_dir``. Files added by runs or Python do not count. Raises
-    :class:`DamagedFileError` only if the sent files do not match the snapshot's id.
+    Files added by runs or Python do not count. Raises :class:`DamagedFileError` only if the sent files do not
+    match the snapshot's id.
     """
     if not is_whole(code):
         raise DamagedFileError(
             code.path, "is not the code that was sent", hint=f"remove {code.path} and send it again"
         )
-    start = submit_dir if cwd is None else code.path / cwd
-    with storage_errors(start):
-        start.mkdir(parents=True, exist_ok=True)
-    paths = tuple(code.path / path for path in python_path)
-    return FrozenCode(code.code_id, code.path, paths, start, submit_dir)
+    frozen = sent.at(code.path, submit_dir)
+    with storage_errors(frozen.cwd):
+        frozen.cwd.mkdir(parents=True, exist_ok=True)
+    return frozen
 
 
 def is_whole(code: CodeDir) -> bool:

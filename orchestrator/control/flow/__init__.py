@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
-from orchestrator.backends.registry import behind_ssh, target_of
+from orchestrator.backends.registry import behind_ssh, make_backend, target_of
+from orchestrator.config.sweep import load_sweep
 from orchestrator.control.exchange import Tell
-from orchestrator.control.flow.base import Flow, Started
+from orchestrator.control.flow.base import Flow
 from orchestrator.control.flow.over_ssh import TargetOverSsh
 from orchestrator.control.flow.several_targets import SeveralTargets
 from orchestrator.control.flow.this_tree import OwnTarget
 from orchestrator.control.last_submission import latest_target
 from orchestrator.control.multi_target import SharedSweep, targets_of
+from orchestrator.control.remote.delegated import Assignment, take_up
+from orchestrator.control.submission import Started
 from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.types import Sweep
 from orchestrator.rundir import SweepDir
 
-__all__ = ["Flow", "Started", "Tell", "again_flow", "flow_of"]
+__all__ = ["Flow", "Started", "Tell", "again_flow", "assigned_flow", "flow_of", "grid_flow"]
 
 
 def flow_of(
@@ -52,4 +56,27 @@ def again_flow(
         return TargetOverSsh(sweep, sweep_dir, wish, profile, (), only=run_ids, adopt=False)
     latest = latest_target(sweep_dir) if on is None else None
     backend = latest.backend if latest else target_of(sweep, on)
-    return OwnTarget(sweep, sweep_dir, wish, backend, take_back=False)
+    return OwnTarget(sweep, sweep_dir, wish, backend)
+
+
+def grid_flow(
+    file: Path,
+    results: Path,
+    wish: SubmitOptions,
+    on: str | None = None,
+    options: Sequence[str] = (),
+    *,
+    adopt: bool = False,
+) -> Flow:
+    """The flow of a grid file; its sweep lies in the results tree ``results``. See :func:`flow_of`."""
+    sweep = load_sweep(file)
+    return flow_of(sweep, SweepDir(results, sweep.name), wish, on, options, adopt=adopt)
+
+
+def assigned_flow(
+    assignment: bytes, results: Path, wish: SubmitOptions, options: Sequence[str] = (), *, dry: bool
+) -> Flow:
+    """The flow of runs that another tree assigns to this one. With ``dry`` nothing is written."""
+    given = take_up(Assignment.from_bytes(assignment), results, dry=dry)
+    backend = make_backend(given.profile, options)
+    return OwnTarget(given.sweep, given.sweep_dir, wish, backend, code=given.code)

@@ -5,44 +5,15 @@ from __future__ import annotations
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.control.exchange import Tell, quietly
 from orchestrator.control.follow import exit_code_of, why_left
+from orchestrator.control.submission import Started
 from orchestrator.control.submit import SubmitOptions
-from orchestrator.core.formatting import count
 from orchestrator.core.types import RunState, Sweep
 from orchestrator.rundir import SweepDir
 from orchestrator.status.survey import Survey
-
-
-@dataclass(frozen=True)
-class Started:
-    """A submission. ``to_do``: runs that were missing; ``adopted``: jobs found at work, ``queued``: in the
-    queue.
-
-    ``where``: the targets' names, unless this tree submits to a single one; ``path``: the results there.
-    ``problems``: why runs could not be submitted, by run id; ``kept``: why another tree keeps a run.
-    ``over``: nothing is left to follow.
-    """
-
-    path: str
-    to_do: int = 0
-    adopted: int = 0
-    queued: int = 0
-    where: str = ""
-    arrays: tuple[str, ...] = ()
-    waiting: str | None = None
-    notes: tuple[str, ...] = ()
-    problems: Mapping[str, str] = field(default_factory=dict)
-    kept: Mapping[str, str] = field(default_factory=dict)
-    over: bool = False
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """Arrays, waiting runs and notes, for people."""
-        return (*self.arrays, *([self.waiting] if self.waiting else []), *self.notes)
 
 
 class Flow(ABC):
@@ -143,23 +114,3 @@ class Flow(ABC):
     def _obstacle(self, seen: Survey) -> int | None:
         """The exit code of the error that keeps runs from going on, such as an exhausted budget."""
         return exit_code_of(self.sweep_dir, seen)
-
-
-def waiting(number: int, *, submitted: bool, no_feed: str | None, follow: bool) -> str | None:
-    """How runs that the queue has no room for are submitted later; ``no_feed`` as for :class:`Plan`.
-
-    ``follow``: the same command with `--follow` submits them.
-    """
-    if not number:
-        return None
-    how = "jobs that end submit them, or this command again" if submitted else "this command again tries"
-    if submitted and no_feed is not None:
-        or_follow = ", or --follow as jobs end" if follow else ""
-        how = f"this command again submits them{or_follow} ({no_feed})"
-    return f"{count(number, 'run')} waiting for room in the queue: {how}"
-
-
-def array_line(job_id: str, jobs: int, slots: int) -> str:
-    """One array by its scheduler's id, as ``slurm:12_0``."""
-    scheduler, _, number = job_id.partition(":")
-    return f"{scheduler} array {number.partition('_')[0]}: {count(jobs, 'job')}, {slots} runs at once in each"

@@ -8,11 +8,12 @@ from typing import Any
 
 from orchestrator.config.profiles import Profile, as_typed
 from orchestrator.control import fleet
-from orchestrator.control.flow.base import Flow, Started, array_line, waiting
+from orchestrator.control.flow.base import Flow
 from orchestrator.control.remote import delegate
 from orchestrator.control.remote.delegate import Delegation
+from orchestrator.control.submission import Started
 from orchestrator.control.submit import SubmitOptions
-from orchestrator.core.errors import BudgetError, ChecksFailedError, StorageError
+from orchestrator.core.errors import BudgetError, StorageError
 from orchestrator.core.types import Reason, Sweep
 from orchestrator.rundir import SweepDir
 from orchestrator.status.survey import Survey
@@ -48,18 +49,7 @@ class TargetOverSsh(Flow):
         return delegate.rehearse(replace(self._asked, only=None))
 
     def _start(self) -> Started:
-        done = delegate.send(self._asked)
-        answer, place = done.answer, done.place
-        if answer.problems:
-            raise ChecksFailedError(answer.problems)
-        path = f"{place.ssh}:{place.folder}/results/{self.sweep_dir.name}/"
-        notes = (*done.notes, *answer.notes)
-        if answer.settled:
-            return Started(path, where=place.name, notes=notes, kept=done.kept)
-        arrays = tuple(array_line(one.id or "", one.jobs, one.slots) for one in answer.arrays)
-        later = waiting(answer.waiting, submitted=bool(arrays), no_feed=answer.no_feed, follow=False)
-        counts = answer.to_do, answer.adopted, answer.queued
-        return Started(path, *counts, place.name, arrays, later, notes, answer.cannot, done.kept)
+        return replace(delegate.send(self._asked), over=False)  # results are still to be fetched
 
     def _follow(self) -> Iterator[Survey]:
         for seen in () if self.detach else fleet.watch(self.sweep_dir, self._tell):

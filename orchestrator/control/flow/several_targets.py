@@ -8,10 +8,11 @@ from typing import Any
 
 from orchestrator.control import fleet
 from orchestrator.control.exchange import exchange_with_instances, quietly
-from orchestrator.control.flow.base import Flow, Started
+from orchestrator.control.flow.base import Flow
 from orchestrator.control.follow import follow, follow_canaries, stop
 from orchestrator.control.instance_costs import costs
 from orchestrator.control.multi_target import SharedSweep, SharedTargets, TargetHandle
+from orchestrator.control.submission import Started
 from orchestrator.core.formatting import count
 from orchestrator.status.survey import Survey
 

@@ -11,33 +11,42 @@ from orchestrator.config.check import check_plan
 from orchestrator.control import dry_run, submit
 from orchestrator.control.exchange import exchange_with_instances
 from orchestrator.control.fleet import present
-from orchestrator.control.flow.base import Flow, Started, array_line, waiting
+from orchestrator.control.flow.base import Flow
 from orchestrator.control.follow import OneTarget, follow, follow_canaries, stop
 from orchestrator.control.instance_costs import costs
 from orchestrator.control.poll import leave_queue, poll_sweep
 from orchestrator.control.remote import delegate
 from orchestrator.control.staleness import with_stale
+from orchestrator.control.submission import Started, array_line, waiting
 from orchestrator.control.submit import SubmissionReport, SubmitOptions
 from orchestrator.core.bulk_read import no_garbage_collection
 from orchestrator.core.formatting import count
 from orchestrator.core.progress import report_step
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Sweep
-from orchestrator.rundir import SweepDir
+from orchestrator.rundir import FrozenCode, SweepDir
 from orchestrator.status.survey import Survey
 
 
 class OwnTarget(Flow):
     """A sweep on a target with jobs that write to this tree.
 
-    ``take_back``: first request idle runs back from trees behind ssh.
+    ``take_back``: first request idle runs back from trees behind ssh. ``code``: a snapshot that another tree
+    sent, by default one of the folder of the call.
     """
 
     def __init__(
-        self, sweep: Sweep, sweep_dir: SweepDir, wish: SubmitOptions, backend: Backend, *, take_back: bool
+        self,
+        sweep: Sweep,
+        sweep_dir: SweepDir,
+        wish: SubmitOptions,
+        backend: Backend,
+        *,
+        take_back: bool = False,
+        code: FrozenCode | None = None,
     ) -> None:
         super().__init__(sweep, sweep_dir, wish)
-        self._backend, self._take_back = backend, take_back
+        self._backend, self._take_back, self._code = backend, take_back, code
         self._replacing = OneTarget(sweep, sweep_dir, backend, wish)
         self.target, self.on = backend.capacity(ask=False).target, backend.address
         self.leaves, self.stops = backend.leaves, "" if backend.queues else "runs"
@@ -46,7 +55,7 @@ class OwnTarget(Flow):
         self._settled: Survey | None = None
 
     def _rehearse(self) -> Mapping[str, Any]:
-        return dry_run.rehearse(self.sweep, self.sweep_dir, self._backend, self.wish)
+        return dry_run.rehearse(self.sweep, self.sweep_dir, self._backend, self.wish, code=self._code)
 
     def _start(self) -> Started:
         kept = delegate.take_back(self.sweep, self.sweep_dir) if self._take_back else {}
@@ -60,11 +69,11 @@ class OwnTarget(Flow):
             notes = leave_queue(self.sweep_dir, prospect.seen)
             self._settled = with_stale(prospect.seen, self.sweep_dir)
             return Started(path, notes=notes, kept=kept, over=self.detach or not self.costs())
-        warnings = check_plan(prospect.plan).require_passed()
+        warnings = check_plan(prospect.plan, self._code.cwd if self._code else None).require_passed()
         for warning in (*warnings, *dry_run.said_before(self._backend, prospect.plan)):
             self._warn(str(warning))
         report_step(f"submitting to {self.target}")
-        done = submit.submit_sweep(self.sweep, self.sweep_dir, self._backend, self.wish)
+        done = submit.submit_sweep(self.sweep, self.sweep_dir, self._backend, self.wish, code=self._code)
         plan, self._jobs, self._waiting = done.plan, done.plan.jobs, done.plan.waiting
         return Started(
             path,
@@ -72,7 +81,9 @@ class OwnTarget(Flow):
             len(done.adopted),
             len(done.queued),
             arrays=tuple(_arrays(done)),
-            waiting=waiting(len(plan.waiting), submitted=bool(plan.jobs), no_feed=plan.no_feed, follow=True),
+            waiting=waiting(
+                len(plan.waiting), submitted=bool(plan.jobs), no_feed=plan.no_feed, follow=self._code is None
+            ),
             notes=done.notes,
             problems=plan.problems,
             kept=kept,

@@ -177,9 +177,7 @@ class RemoteTarget:
 
     def submit(self, assignment: TargetAssignment, *, define: bool) -> TargetSubmission:
         done = delegate.send(self._delegation(assignment))
-        if problems := done.answer.problems:
-            raise OrchestrateError("; ".join(problems))
-        return TargetSubmission(not done.answer.settled, notes=(*done.notes, *done.answer.notes))
+        return TargetSubmission(not done.over, notes=done.notes)
 
     def rehearse(self, assignment: TargetAssignment, later: int) -> Mapping[str, Any]:
         return delegate.rehearse(self._delegation(assignment))

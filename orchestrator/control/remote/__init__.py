@@ -1,7 +1,5 @@
-"""A results tree behind ssh: code goes there, questions are answered there by this program itself.
+"""A results tree behind ssh: code goes there, and commands of the pushed program run there.
 
-:mod:`push_code` sends code; :mod:`server` is what runs there, :mod:`client` how it is asked from here.
+:mod:`push_code` sends the code, :mod:`program` runs its commands; :mod:`delegate` assigns runs of a sweep,
+:mod:`delegated` is what the tree there does with them.
 """
-
-# The exit code of an answer that says: the code that was sent is not what its name says, send it again.
-CODE_DAMAGED = 98

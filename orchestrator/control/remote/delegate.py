@@ -1,9 +1,9 @@
-"""Giving a sweep's runs to a tree behind ssh, and having them back."""
+"""Assign a sweep's runs to a tree behind ssh, and take them back."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,31 +15,22 @@ from orchestrator.config.code.snapshot import freeze, key_notes
 from orchestrator.config.profiles import Profile, parse_profile, text_for_there
 from orchestrator.control import submit
 from orchestrator.control.dry_run import UNASKED, UNCHECKED, planned
-from orchestrator.control.poll import poll_sweep
-from orchestrator.control.remote import CODE_DAMAGED
-from orchestrator.control.remote.client import ask, parsed
-from orchestrator.control.remote.messages import (
-    PlanRequest,
-    ReleaseAnswer,
-    ReleaseRequest,
-    SentGrid,
-    SentProfile,
-    SubmitAnswer,
-    SubmitRequest,
-)
+from orchestrator.control.remote.delegated import Assignment
+from orchestrator.control.remote.program import RemoteProgram
 from orchestrator.control.remote.push_code import RemoteCode, look_there, push
 from orchestrator.control.remote.push_code import sent as as_sent
-from orchestrator.control.remote.queries import assigned_of, decision_of, not_there, question
-from orchestrator.control.remote.status_cache import note
+from orchestrator.control.remote.queries import assigned_of, decide, decision_facts, not_there, run_there
+from orchestrator.control.submission import Started
 from orchestrator.control.submit import SubmitOptions
-from orchestrator.core.errors import ChecksFailedError, OrchestrateError
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.records import parse
 from orchestrator.core.types import Capacity, RunState, Sweep
 from orchestrator.rundir import CodeDir, SweepDir
-from orchestrator.rundir.frozen_code import FrozenCode, SentCode
+from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.rundir.ledger_entries import AssignedEntry, RecalledEntry, ReleasedEntry, TreePlace
 from orchestrator.rundir.synced import require_own
-from orchestrator.status.disk_check import correct, inspect
-from orchestrator.status.ownership import AssignedRuns, assigned, home_of
+from orchestrator.status.ownership import AssignedRuns, home_of
+from orchestrator.status.survey import Survey
 
 # States of a run at home in which another tree may be given it.
 _TO_DO = (RunState.PENDING, RunState.INTERRUPTED, RunState.QUEUED)
@@ -61,65 +52,68 @@ class Delegation:
     only: Collection[str] | None = None
     adopt: bool = False
 
+    def assignment(self, number: int, given: Collection[str], code: SentCode) -> Assignment:
+        """Return these runs as decision ``number`` assigns them."""
+        source, here = Path(self.sweep.source), Path.cwd()
+        return Assignment(
+            **decision_facts(self.sweep_dir, number),
+            run_ids=tuple(run.run_id for run in self.sweep.runs if run.run_id in given),
+            sweep=self.sweep.name,
+            grid=self.sweep.grid_text,
+            grid_path=str(source.relative_to(here)) if source.is_relative_to(here) else str(source),
+            profile_name=self.profile.name,
+            profile=text_for_there(self.profile),
+            code=code,
+            adopt=self.adopt,
+        )
 
-@dataclass(frozen=True)
-class RemoteSubmission:
-    """A submission elsewhere. ``kept``: why other trees keep runs, by run id."""
+    def command(self, *how: str) -> list[str]:
+        """Return the command line that submits an assignment there."""
+        slots, budget = self.wish.slots, self.wish.budget
+        return [
+            *("sweep", "--delegated", "--json", *how),
+            *(() if slots is None else ("--slots", str(slots))),
+            *(("--canary",) if self.wish.canary else ()),
+            *(() if budget is None else ("--budget", str(budget))),
+            *("--", *self.options),
+        ]
 
-    place: TreePlace
-    answer: SubmitAnswer
-    kept: Mapping[str, str]
-    notes: tuple[str, ...]
 
+def send(asked: Delegation) -> Started:
+    """Assign the runs still to do to the tree of the profile, and have them submitted there.
 
-def send(asked: Delegation) -> RemoteSubmission:
-    """Give the runs still to do to the tree of the profile and submit them.
-
-    Runs of other trees are requested back first. The assignment is on record before anything is sent, and its
+    Runs of other trees are requested back first. The assignment is on record before it is sent, and its
     number goes along: an assignment that arrives after the runs were requested back is refused there.
+    ``over``: nothing was missing. Raises the error of the command there.
     """
-    sweep, sweep_dir, only = asked.sweep, asked.sweep_dir, asked.only
+    sweep, sweep_dir = asked.sweep, asked.sweep_dir
     require_own(sweep_dir)
     there = look_there(asked.profile, sweep.name)
+    place = there.place
+    path = f"{place.ssh}:{place.folder}/results/{sweep.name}/"
     sweep_dir.create()
     with sweep_dir.lock():
         submit.record(sweep, sweep_dir)
         _require_there(there, sweep_dir)
-        kept = _ask_back(_wanted(sweep, sweep_dir, only), sweep_dir, there.place)
-        given, busy = _given(sweep, sweep_dir, there.place, only)
+        code = freeze(sweep_dir, Path.cwd())
+    if code.id not in there.codes:
+        push(place, sweep_dir, code.id)
+    shipped, notes = as_sent(code)
+    with sweep_dir.lock():
+        seen = submit.survey_sweep(sweep, sweep_dir)
+        kept = _recall(_to_do(sweep, seen, asked.only), sweep_dir, place)
+        given, busy = _given(asked, seen, place)
         kept |= busy
         if not given:
-            return RemoteSubmission(there.place, SubmitAnswer(settled=True), kept, ())
-        code = freeze(sweep_dir, Path.cwd())
-        shipped, notes = as_sent(code)
-        number = _assign(sweep_dir, there.place, shipped, given)
-    plan, decision = _request(asked, given, shipped), decision_of(sweep_dir, number)
-    request = SubmitRequest(**vars(plan), decision=decision, adopt=asked.adopt)
-    answer = _submit_there(there, sweep_dir, code, asked.profile, request)
+            return Started(path, where=place.name, kept=kept, over=True)
+        number = _assign(sweep_dir, place, shipped, given)
+    program = RemoteProgram(place, sweep.name, shipped, asked.profile)
+    assignment = asked.assignment(number, given, shipped)
+    answer, warnings = run_there(program, sweep_dir, asked.command("--detach"), assignment.to_bytes())
     _accepted(sweep_dir, number)
-    if answer.runs is not None:
-        note(sweep_dir, there.place, answer)
-    return RemoteSubmission(there.place, answer, kept, (*code.notes, *notes))
-
-
-def _submit_there(
-    there: RemoteCode, sweep_dir: SweepDir, code: FrozenCode, profile: Profile, request: SubmitRequest
-) -> SubmitAnswer:
-    """Send the code unless it is there, and the request; the answer."""
-    place, name, shipped = there.place, sweep_dir.name, request.code
-    if code.id not in there.codes:
-        try:
-            push(place, sweep_dir, code)
-        except OrchestrateError:
-            _give_up(sweep_dir, place, request.decision.number)
-            raise
-    try:
-        return parsed(SubmitAnswer, place, ask(place, name, shipped, profile, request))
-    except OrchestrateError as error:
-        if error.exit_code != CODE_DAMAGED:
-            raise
-        push(place, sweep_dir, code, replace=True)
-        return parsed(SubmitAnswer, place, ask(place, name, shipped, profile, request))
+    started = parse(Started, answer["started"])
+    notes = [*code.notes, *notes, *warnings, *started.notes]
+    return replace(started, path=path, where=place.name, notes=tuple(notes), kept=kept)
 
 
 def take_back(
@@ -139,15 +133,18 @@ def take_back(
     require_own(sweep_dir)
     if not assigned_of(sweep_dir):
         return {}
+    options = (
+        *(["--moved"] if only is not None and not waiting else []),
+        *(["--waiting"] if waiting else []),
+    )
     with sweep_dir.lock():
-        wanted, named = _wanted(sweep, sweep_dir, only), only is not None and not waiting
-        return _ask_back(wanted, sweep_dir, None, named=named, waiting=waiting, lost=lost)
+        wanted = _to_do(sweep, submit.survey_sweep(sweep, sweep_dir), only)
+        return _recall(wanted, sweep_dir, None, options, lost=lost)
 
 
-def _wanted(sweep: Sweep, sweep_dir: SweepDir, only: Collection[str] | None) -> set[str]:
+def _to_do(sweep: Sweep, seen: Survey, only: Collection[str] | None) -> set[str]:
     """Runs that are still to do as far as this tree knows, or those that a person names."""
-    here = poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir)).statuses
-    wanted = {run.run_id for run in sweep.runs if here[run.run_id].state in _TO_DO}
+    wanted = {run.run_id for run in sweep.runs if seen.statuses[run.run_id].state in _TO_DO}
     return wanted if only is None else wanted.intersection(only)
 
 
@@ -167,19 +164,6 @@ def _assign(sweep_dir: SweepDir, place: TreePlace, code: SentCode, given: frozen
     ledger = sweep_dir.read_ledger()
     home = home_of(ledger) or secrets.token_hex(8)
     return sweep_dir.add_to_ledger(AssignedEntry(place=place, code=code, run_ids=given, home=home))
-
-
-def _give_up(sweep_dir: SweepDir, place: TreePlace, number: int) -> None:
-    """Take back the runs of decision ``number``, which was never delivered, unless there are later ones."""
-    with sweep_dir.lock():
-        ledger = sweep_dir.read_ledger()
-        (mine,) = [one for one in ledger if one.number == number]
-        before = {run for one in assigned(ledger[: ledger.index(mine)]) for run in one.run_ids}
-        now = _before(sweep_dir, place)
-        assert isinstance(mine, AssignedEntry)
-        new = mine.run_ids - before
-        if new and now is not None and now.number == number:
-            sweep_dir.add_to_ledger(ReleasedEntry(place=place, run_ids=new))
 
 
 def _accepted(sweep_dir: SweepDir, number: int) -> None:
@@ -202,90 +186,60 @@ def rehearse(asked: Delegation) -> Mapping[str, Any]:
     """What :func:`send` would submit, to the byte, as :func:`dry_run.planned` describes it; writes nothing.
 
     A tree that knows the sweep checks and plans it there; for one that does not, the plan is made here, and
-    the configurations are not checked. Raises :class:`ChecksFailedError`.
+    the configurations are not checked. Raises :class:`OrchestrateError` for runs that cannot work.
     """
     sweep, sweep_dir = asked.sweep, asked.sweep_dir
     there = look_there(asked.profile, sweep.name)
-    code = freeze(sweep_dir, Path.cwd(), dry=True)
-    shipped, _ = as_sent(code)
-    given, _ = _given(sweep, sweep_dir, there.place, asked.only)
+    shipped, _ = as_sent(freeze(sweep_dir, Path.cwd(), dry=True))
+    given, _ = _given(asked, submit.survey_sweep(sweep, sweep_dir), there.place)
     before = _before(sweep_dir, there.place)
-    if there.known and before is not None and before.code.id in there.codes:
-        answer = ask(there.place, sweep.name, before.code, asked.profile, _request(asked, given, shipped))
-        if problems := answer.get("problems"):
-            raise ChecksFailedError(problems)
-        return {**answer, "notes": [*answer.get("notes", ()), *key_notes(Path.cwd())]}
-    return _first_plan(asked, there, code, given)
+    if not there.known or before is None or before.code.id not in there.codes:
+        return _first_plan(asked, there, shipped, given)
+    program = RemoteProgram(there.place, sweep.name, before.code, asked.profile)
+    assignment = asked.assignment(before.number, given, shipped)
+    answer, warnings = program.run(asked.command("--dry-run"), assignment.to_bytes())
+    return {**answer, "notes": [*warnings, *answer["notes"], *key_notes(Path.cwd())]}
 
 
 def _first_plan(
-    asked: Delegation, there: RemoteCode, code: FrozenCode, given: frozenset[str]
+    asked: Delegation, there: RemoteCode, shipped: SentCode, given: frozenset[str]
 ) -> Mapping[str, Any]:
     sweep, folder = asked.sweep, Path(there.place.folder)
     backend = _backend_there(asked.profile, asked.options)
-    kept = CodeDir.of(SweepDir(folder / "results", sweep.name), code.id)
-    moved = replace(
-        code,
-        path=kept.path,
-        python_path=tuple(kept.path / path for path in as_sent(code)[0].python_path),
-        cwd=kept.path / code.cwd.relative_to(code.path) if code.cwd.is_relative_to(code.path) else folder,
-        submit_dir=folder,
-    )
+    in_tree = SweepDir(folder / "results", sweep.name)
+    code = shipped.at(CodeDir.of(in_tree, shipped.id).path, folder)
     share = replace(sweep, runs=tuple(run for run in sweep.runs if run.run_id in given))
     with TemporaryDirectory() as nothing:
         empty = SweepDir(Path(nothing), sweep.name)
         plan = submit.plan_sweep(share, empty, backend.capacity(ask=False), asked.wish).plan
-    scripts = submit.render_plan(plan, SweepDir(folder / "results", sweep.name), backend, moved)
+    scripts = submit.render_plan(plan, in_tree, backend, code)
     concerns = backend.concerns(plan, ask=False)
     unasked = f"{UNASKED}: {there.place.ssh} has nothing of this sweep yet"
     return planned(plan, scripts, (unasked, UNCHECKED, *map(str, concerns), *key_notes(Path.cwd())))
 
 
-def _request(asked: Delegation, given: Iterable[str], code: SentCode) -> PlanRequest:
-    sweep, profile = asked.sweep, asked.profile
-    return PlanRequest(
-        runs=tuple(run.run_id for run in sweep.runs if run.run_id in set(given)),
-        grid=SentGrid(sweep.grid_text, _within_the_project(sweep.source)),
-        profile=SentProfile(profile.name, text_for_there(profile)),
-        wish=asked.wish,
-        options=tuple(asked.options),
-        code=code,
-    )
-
-
-def _within_the_project(source: str) -> str:
-    """The grid file as it is called from the folder of the call, where that is below it."""
-    path, here = Path(source), Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else source
-
-
-def _given(
-    sweep: Sweep, sweep_dir: SweepDir, place: TreePlace, only: Collection[str] | None
-) -> tuple[frozenset[str], dict[str, str]]:
-    """Return the place's runs, with the unassigned ones still to do, and the places of all other runs."""
-    seen = poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir))
-    statuses = correct(seen, inspect(sweep_dir, seen.statuses), sweep_dir).statuses
-    holders = {run_id: one.place for one in assigned_of(sweep_dir) for run_id in one.run_ids}
+def _given(asked: Delegation, seen: Survey, place: TreePlace) -> tuple[frozenset[str], dict[str, str]]:
+    """Return the place's runs, with the unassigned ones still to do, and why it gets no others."""
+    holders = {run_id: one.place for one in assigned_of(asked.sweep_dir) for run_id in one.run_ids}
     given, busy = set(), {}
-    for run_id in (run.run_id for run in sweep.runs):
-        status, holder = statuses[run_id], holders.get(run_id)
+    for run_id in (run.run_id for run in asked.sweep.runs):
+        status, holder = seen.statuses[run_id], holders.get(run_id)
         if holder is not None:
             if holder.key == place.key:
                 given.add(run_id)
         elif status.token in seen.live and not status.state.final:
             busy[run_id] = "a job submitted from this tree has it"
-        elif status.state in _TO_DO and (only is None or run_id in only):
+        elif status.state in _TO_DO and (asked.only is None or run_id in asked.only):
             given.add(run_id)
     return frozenset(given), busy
 
 
-def _ask_back(
+def _recall(
     wanted: Collection[str],
     sweep_dir: SweepDir,
     place: TreePlace | None,
+    options: Sequence[str] = (),
     *,
-    named: bool = False,
-    waiting: bool = False,
     lost: bool = False,
 ) -> dict[str, str]:
     """Have trees other than ``place`` release runs at rest; return the runs that they keep, and why.
@@ -301,11 +255,10 @@ def _ask_back(
         released: Sequence[str] = runs
         held: Mapping[str, str] = {}
         if not lost:
-            decision = decision_of(sweep_dir, number)
-            request = ReleaseRequest(runs=tuple(runs), moved=named, waiting=waiting, decision=decision)
             try:
-                answer = question(sweep_dir, one, request, ReleaseAnswer)
-                released, held = answer.released, answer.held
+                recalled = replace(one, number=number)
+                answer = decide(sweep_dir, recalled, ["release", sweep_dir.name, *options], runs)
+                released, held = answer["released"], answer["held"]
             except OrchestrateError as error:
                 released, held = [], dict.fromkeys(runs, str(error))
         kept |= {run_id: f"on {one.place.name}: {why}" for run_id, why in held.items()}

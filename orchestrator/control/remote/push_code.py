@@ -68,15 +68,15 @@ def look_there(profile: Profile, sweep: str) -> RemoteCode:
     return RemoteCode(place, "grids" in found, frozenset(map(posixpath.dirname, found)) - {""})
 
 
-def push(place: TreePlace, sweep_dir: SweepDir, code: FrozenCode, *, replace: bool = False) -> None:
-    """Put the code into the place's tree under its id, whole or not at all. A second time changes nothing.
+def push(place: TreePlace, sweep_dir: SweepDir, code_id: str, *, replace: bool = False) -> None:
+    """Put the code into the place's tree, whole or not at all. A second time changes nothing.
 
     An incomplete folder of that name is replaced; with ``replace`` a complete one is, too.
     """
     folder = posixpath.join(place.folder, "results", sweep_dir.name, "code")
-    draft = f".{code.id}.{os.urandom(4).hex()}"
-    argv = ["sh", "-c", _RECEIVE, "sh", folder, draft, code.id, "replace" if replace else ""]
-    answer = Host(place.ssh).run(argv, _packed(CodeDir(code.path)), patience=_PATIENCE_S)
+    draft = f".{code_id}.{os.urandom(4).hex()}"
+    argv = ["sh", "-c", _RECEIVE, "sh", folder, draft, code_id, "replace" if replace else ""]
+    answer = Host(place.ssh).run(argv, _packed(CodeDir.of(sweep_dir, code_id)), patience=_PATIENCE_S)
     if answer.code != 0:
         raise _cannot(place.ssh, "write to", folder, answer)
 

@@ -1,50 +1,92 @@
-"""Questions to the trees that were given runs of a sweep, as its ledger at home has them."""
+"""Commands at the places that were assigned runs of a sweep, as its ledger at home has them."""
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from orchestrator.config.profiles import Profile, find_profile
-from orchestrator.control.remote.client import PATIENCE_S, CodeMissingError, ask, parsed
-from orchestrator.control.remote.messages import A, Decision, Request, StatusRequest
+from orchestrator.control.remote.delegated import Decision
+from orchestrator.control.remote.program import PATIENCE_S, CodeMissingError, RemoteProgram
 from orchestrator.control.remote.push_code import look_there, push
-from orchestrator.core.errors import HostError, NotFoundError, ProfileError
-from orchestrator.rundir import CodeDir, FrozenCode, SweepDir
+from orchestrator.control.remote.status_cache import expire
+from orchestrator.core.errors import HostError, NotFoundError, OrchestrateError, ProfileError
+from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.ledger_entries import TreePlace
 from orchestrator.rundir.synced import copy_of
 from orchestrator.status.ownership import AssignedRuns, assigned, home_of
 
+# Status is read again and again: a long wait would show an old state as if it were today's.
+_STATUS_PATIENCE_S = 60.0
 
-def question(
-    sweep_dir: SweepDir, one: AssignedRuns, request: Request, of: type[A], patience: float = PATIENCE_S
-) -> A:
-    """Ask a place; one that has lost the code that answers is sent it again.
 
-    A place that took runs up and has nothing of the sweep now is no proof of anything: a file system may be
-    away. Raises what :func:`ask` does.
+def run_there(
+    program: RemoteProgram,
+    sweep_dir: SweepDir,
+    command: Sequence[str],
+    decision: bytes = b"",
+    *,
+    accepted: bool = False,
+) -> tuple[Any, tuple[str, ...]]:
+    """Run a command of the program; where its code is missing or damaged, send it again.
+
+    A command that carries out a ``decision`` outdates what was last heard of the place. A place that
+    ``accepted`` runs and has nothing of the sweep now is no proof of anything: a file system may be away.
     """
-    profile = profile_of(one)
+    place, patience = program.place, PATIENCE_S if decision else _STATUS_PATIENCE_S
     try:
-        return parsed(of, one.place, ask(one.place, sweep_dir.name, one.code, profile, request, patience))
+        return program.run(command, decision, patience)
     except CodeMissingError:
-        as_given = replace(profile, ssh=one.place.ssh, folder=one.place.folder)
-        if not look_there(as_given, sweep_dir.name).known:
-            if one.accepted:
-                raise not_there(one.place, sweep_dir.name) from None
-            if isinstance(request, StatusRequest):  # a look sends nothing
-                return of(runs=())
-        kept = CodeDir.of(sweep_dir, one.code.id)
-        if not kept.exists():
+        as_given = replace(program.profile, ssh=place.ssh, folder=place.folder)
+        if accepted and not look_there(as_given, sweep_dir.name).known:
+            raise not_there(place, sweep_dir.name) from None
+        if not CodeDir.of(sweep_dir, program.code.id).exists():
             raise
-        push(one.place, sweep_dir, FrozenCode(one.code.id, kept.path, (), kept.path, kept.path))
-        return parsed(of, one.place, ask(one.place, sweep_dir.name, one.code, profile, request, patience))
+        push(place, sweep_dir, program.code.id, replace=True)
+        return program.run(command, decision, patience)
+    finally:
+        if decision:
+            expire(sweep_dir, place)
 
 
-def decision_of(sweep_dir: SweepDir, number: int) -> Decision:
+def decide(
+    sweep_dir: SweepDir, one: AssignedRuns, command: Sequence[str], run_ids: Iterable[str] = ()
+) -> Any:
+    """Have a place carry out the latest decision about its runs; return the JSON of the command there.
+
+    Raises what :meth:`RemoteProgram.run` does.
+    """
+    decision = Decision(**decision_facts(sweep_dir, one.number), run_ids=tuple(run_ids)).to_bytes()
+    return run_there(program_of(sweep_dir, one), sweep_dir, command, decision, accepted=one.accepted)[0]
+
+
+def status_there(sweep_dir: SweepDir, one: AssignedRuns) -> Mapping[str, Any]:
+    """Return the sweep as `status --json` prints it at the place; no runs if it has not taken any up yet."""
+    program, command = program_of(sweep_dir, one), ["status", sweep_dir.name, "--json"]
+    answer: Mapping[str, Any]
+    if one.accepted:
+        (answer,), _ = run_there(program, sweep_dir, command, accepted=True)
+        return answer
+    try:
+        (answer,), _ = program.run(command, patience=_STATUS_PATIENCE_S)  # nothing is sent for a look
+        return answer
+    except OrchestrateError as error:
+        if isinstance(error, CodeMissingError) or error.exit_code == NotFoundError.exit_code:
+            return {"runs": [], "jobs": {}}
+        raise
+
+
+def program_of(sweep_dir: SweepDir, one: AssignedRuns) -> RemoteProgram:
+    """Return the pushed program at a place. Raises what :func:`profile_of` does."""
+    return RemoteProgram(one.place, sweep_dir.name, one.code, profile_of(one))
+
+
+def decision_facts(sweep_dir: SweepDir, number: int) -> dict[str, Any]:
     """Return the deciding tree and the number of its decision; the other side refuses earlier decisions."""
     owner = f"{socket.gethostname()}:{sweep_dir.path.absolute()}"
-    return Decision(home_of(sweep_dir.read_ledger()), owner, number)
+    return {"home": home_of(sweep_dir.read_ledger()), "owner": owner, "number": number}
 
 
 def not_there(place: TreePlace, sweep: str) -> HostError:

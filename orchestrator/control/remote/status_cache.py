@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.control.remote.messages import Answer
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import JobState, JobStatus, RunState
 from orchestrator.rundir import SweepDir
@@ -44,12 +43,17 @@ class RemoteStatus:
         return f"unknown since {time.strftime(day, time.localtime(self.time))}: {self.silence}"
 
 
-def remote_status(sweep_dir: SweepDir, place: TreePlace, answer: Callable[[], Answer]) -> RemoteStatus:
-    """What the place says, or said a moment ago; where it does not answer, what it said last."""
+def remote_status(
+    sweep_dir: SweepDir, place: TreePlace, answer: Callable[[], Mapping[str, Any]]
+) -> RemoteStatus:
+    """What the place says, or said a moment ago; where it does not answer, what it said last.
+
+    ``answer``: gets it as `status --json` prints it.
+    """
     path = sweep_dir.heard(_name(place))
     before = _kept(path)
     now = time.time()
-    if before is not None and 0 <= now - before["heard"] < _FRESH_S:
+    if before is not None and not before.get("expired") and 0 <= now - before["heard"] < _FRESH_S:
         return _read(before)
     silent = _silent.get(str(path))
     if silent is None or time.monotonic() - silent[0] > _REST_S:
@@ -67,14 +71,22 @@ def recall(sweep_dir: SweepDir, place: TreePlace) -> RemoteStatus:
     return _read(before) if before else RemoteStatus(None, {}, {})
 
 
-def note(sweep_dir: SweepDir, place: TreePlace, answer: Answer) -> RemoteStatus:
+def note(sweep_dir: SweepDir, place: TreePlace, answer: Mapping[str, Any]) -> RemoteStatus:
     """Keep what the place said just now."""
     path = sweep_dir.heard(_name(place))
-    said = {"heard": time.time(), "runs": answer.runs or (), "jobs": answer.jobs}
+    said = {"heard": time.time(), "runs": answer["runs"], "jobs": answer["jobs"]}
     path.parent.mkdir(exist_ok=True)
     write_atomic(path, dump_json(said), durable=False)
     _silent.pop(str(path), None)
     return _read(said)
+
+
+def expire(sweep_dir: SweepDir, place: TreePlace) -> None:
+    """Have the next look ask the place: a decision changes what it said last."""
+    path = sweep_dir.heard(_name(place))
+    if (before := _kept(path)) is not None:
+        write_atomic(path, dump_json({**before, "expired": True}), durable=False)
+    _silent.pop(str(path), None)
 
 
 def overlaid(seen: Survey, one: AssignedRuns, heard: RemoteStatus) -> Survey:

@@ -19,6 +19,7 @@ from orchestrator.ui.cli import (
     clean,
     collect,
     compare,
+    delegated,
     doctor,
     estimate,
     evaluate,
@@ -68,6 +69,8 @@ app.command("compare")(compare.compare)
 app.command("clean")(clean.clean)
 app.command("profiles")(profiles.profiles)
 app.command("doctor")(doctor.doctor)
+app.command("release", hidden=True)(delegated.release)
+app.command("stop", hidden=True)(delegated.stop)
 
 
 @app.callback(invoke_without_command=True)

@@ -8,9 +8,11 @@ import typer
 from orchestrator.core.formatting import count
 from orchestrator.ui.cli.common import (
     RESULTS,
+    Delegated,
     Json,
     Results,
     chosen_runs,
+    delegated_runs,
     print_json,
     print_kept,
     print_problems_there,
@@ -27,7 +29,13 @@ _Runs = Annotated[
 _Sweep = Annotated[str, typer.Argument(metavar="SWEEP")]
 
 
-def cancel(sweep: _Sweep, runs: _Runs = None, results: Results = RESULTS, as_json: Json = False) -> None:
+def cancel(
+    sweep: _Sweep,
+    runs: _Runs = None,
+    delegated: Delegated = False,
+    results: Results = RESULTS,
+    as_json: Json = False,
+) -> None:
     """Stop runs: those named, or all that have not ended. Checkpoints are kept.
 
     Cancelled runs leave the sweep until `retry`.
@@ -43,12 +51,14 @@ def cancel(sweep: _Sweep, runs: _Runs = None, results: Results = RESULTS, as_jso
     from orchestrator.rundir import SweepDir
 
     sweep_dir = SweepDir.existing(results, sweep)
-    rows = chosen_runs(sweep_dir, runs or [])
-    decided = fleet.cancel(sweep_dir, [row.run_id for row in rows])
+    run_ids = (
+        delegated_runs(sweep_dir) if delegated else [row.run_id for row in chosen_runs(sweep_dir, runs or [])]
+    )
+    decided = fleet.cancel(sweep_dir, run_ids)
     if as_json:
         print_json({"sweep": sweep, "cancelled": decided.run_ids})
     else:
-        left = len(rows) - len(decided.run_ids)
+        left = len(run_ids) - len(decided.run_ids)
         already = f"; {left} had ended or been skipped already" if left and not decided.problems else ""
         typer.echo(f"{sweep}: {count(len(decided.run_ids), 'run')} cancelled{already}")
         for line in (*decided.news, *costs(sweep_dir)):
@@ -72,6 +82,7 @@ def retry(
         typer.Option("--detach/--follow", help="Submit and leave, or stay to the end.", show_default=False),
     ] = None,
     slots: Annotated[int | None, typer.Option("--slots", min=1, metavar="N", help="Runs at once.")] = None,
+    delegated: Delegated = False,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
@@ -96,6 +107,10 @@ def retry(
     from orchestrator.ui.cli.work_through import work_through
 
     sweep_dir = SweepDir.existing(results, sweep)
+    if delegated:  # the submission follows, with code and profile as they are there
+        again_here = fleet.retry(sweep_dir, delegated_runs(sweep_dir))
+        print_json({"sweep": sweep, "retried": again_here.run_ids})
+        return
     rows = chosen_runs(sweep_dir, runs or [])
     if not runs:
         exchange_with_instances(sweep_dir, partial(typer.echo, err=True))

@@ -20,6 +20,8 @@ Results = Annotated[
     Path, typer.Option("--results", metavar="DIR", help="Where results are kept.", show_default=True)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+# A decision of another tree arrives on stdin (control.remote.delegated).
+Delegated = Annotated[bool, typer.Option("--delegated", hidden=True)]
 Final = Annotated[
     str,
     typer.Option(
@@ -130,6 +132,16 @@ def chosen(results: Path, names: Iterable[str]) -> list[SweepDir]:
     from orchestrator.rundir import SweepDir, sweeps
 
     return [SweepDir.existing(results, name) for name in names] or sweeps(results)
+
+
+def delegated_runs(sweep_dir: SweepDir) -> list[str]:
+    """The runs of the decision on stdin. Raises :class:`OrchestrateError` if a later one came first."""
+    from orchestrator.control.remote.delegated import Decision, require_home
+
+    decision = Decision.from_bytes(sys.stdin.buffer.read())
+    require_home(decision, sweep_dir)
+    known = {row.run_id for row in sweep_dir.read_index()}
+    return [run_id for run_id in decision.run_ids if run_id in known]
 
 
 def chosen_runs(sweep_dir: SweepDir, selectors: Iterable[str]) -> list[IndexRow]:

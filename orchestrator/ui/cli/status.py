@@ -171,6 +171,7 @@ def _as_of(sweep_dir: SweepDir) -> str:
 
 def _as_json(sweep_dir: SweepDir, seen: Survey) -> dict[str, object]:
     from orchestrator.control.instance_costs import instance_costs
+    from orchestrator.control.jobs import job_facts
     from orchestrator.rundir.synced import copy_of
 
     counts = {state.value: count for state, count in seen.counts().items()}
@@ -183,6 +184,7 @@ def _as_json(sweep_dir: SweepDir, seen: Survey) -> dict[str, object]:
         **about,
         "counts": counts,
         "runs": [*map(seen.record, seen.rows)],
+        "jobs": job_facts(sweep_dir, seen),
         **notes,
         **up,
     }

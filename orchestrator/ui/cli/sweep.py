@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,6 +11,7 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.formatting import count
 from orchestrator.ui.cli.common import (
     RESULTS,
+    Delegated,
     Grid,
     GridOption,
     Json,
@@ -68,6 +71,7 @@ def sweep(
     options: Annotated[
         list[str] | None, typer.Argument(metavar="[-- OPTIONS]", help="Further options of sbatch.")
     ] = None,
+    delegated: Delegated = False,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
@@ -89,22 +93,24 @@ def sweep(
     from orchestrator.ui.terminal.working import working
 
     first, further = _parted(grid, options or [])
-    file = grid_file(first, grid_option, "sweep")
+    file = Path("stdin") if delegated else grid_file(first, grid_option, "sweep")
     with working(f"reading {file}"):
-        from orchestrator.config.sweep import load_sweep
-        from orchestrator.control.flow import flow_of
+        from orchestrator.control.flow import assigned_flow, grid_flow
         from orchestrator.control.submit import SubmitOptions
-        from orchestrator.rundir import SweepDir
         from orchestrator.ui.cli.work_through import work_through
 
-        loaded = load_sweep(file)
         wish = SubmitOptions(slots, canary, budget)
-        flow = flow_of(loaded, SweepDir(results, loaded.name), wish, on, further, adopt=adopt)
+        if delegated:
+            flow = assigned_flow(sys.stdin.buffer.read(), results, wish, further, dry=dry_run)
+        else:
+            flow = grid_flow(file, results, wish, on, further, adopt=adopt)
         planned = flow.rehearse(detach=bool(detach)) if dry_run else None
-    if planned is not None:
-        _print_plan(planned, loaded, as_json)
-    else:
+    if planned is None:
         raise typer.Exit(work_through(flow, detach=detach, as_json=as_json))
+    if delegated:
+        print_json(planned)
+    else:
+        _print_plan(planned, flow.sweep, as_json)
 
 
 def _parted(first: str | None, others: list[str]) -> tuple[str | None, list[str]]:

@@ -21,6 +21,7 @@ def work_through(flow: Flow, *, detach: bool | None, as_json: bool) -> int:
 
     With ``detach`` only submit, as by default to a queue.
     """
+    from orchestrator.core.records import plain
     from orchestrator.core.types import RunState
     from orchestrator.ui.cli import sweep_table
     from orchestrator.ui.cli.money import settle_up
@@ -50,7 +51,7 @@ def work_through(flow: Flow, *, detach: bool | None, as_json: bool) -> int:
         print_warnings(seen.remarks)
         rows = [row for row in seen.rows if row.in_grid]
         runs = [{**flow.fact_of(seen, row.run_id), "point": row.point} for row in rows]
-        print_json({"sweep": name, **flow.facts(), "runs": runs})
+        print_json({"sweep": name, "started": plain(started), **flow.facts(), "runs": runs})
     else:
         _conclude(flow, started, seen)
     if code := flow.exit_code(seen):

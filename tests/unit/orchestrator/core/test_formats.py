@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -18,6 +17,7 @@ from orchestrator.config.code.snapshot import received
 from orchestrator.core.errors import FormatError
 from orchestrator.core.formats import stamp
 from orchestrator.rundir import CodeDir
+from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.ui.cli import app
 from orchestrator.ui.monitor.tree import WatchedTree
 from tests.helpers import command_run, enter, make_sweep, submit
@@ -62,24 +62,14 @@ def test_code_that_a_later_version_kept(results: Path) -> None:
     code.path.mkdir(parents=True)
     code.facts_path.write_text(json.dumps({**LATER, "project": None, "files": []}))
     with pytest.raises(FormatError) as error:
-        received(code, [], None, results)
+        received(code, SentCode("0" * 16, (), None), results)
     assert (str(error.value), error.value.hint) == (f"{code.facts_path}{FOUND}", HINT)
 
 
-@pytest.mark.parametrize(
-    ("request_", "error"),
-    [
-        (LATER, f"the request{FOUND}"),
-        ({}, "found a request that this version does not know (KeyError('anything'))"),
-    ],
-)
-def test_a_request_of_a_later_version(tmp_path: Path, request_: dict[str, Any], error: str) -> None:
-    request = {**request_, "do": "anything", "sweep": "tiny", "mark": "here"}
-    argv = [sys.executable, "-m", "orchestrator.answer"]
-    answer = subprocess.run(
-        argv, input=json.dumps(request) + "\n", cwd=tmp_path, capture_output=True, text=True
-    )
-    said = json.loads(answer.stdout.partition("here\n")[2])
-    assert said["error"] == error, answer.stderr
-    assert "`orchestrate sweep` with the grid sends this one" in said["hint"]
-    assert stamp().items() <= said.items()
+def test_a_decision_of_a_later_version(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "orchestrator.ui.cli", "sweep", "--delegated", "--json"]
+    answer = subprocess.run(argv, input=json.dumps(LATER), cwd=tmp_path, capture_output=True, text=True)
+    assert answer.returncode == 2
+    error, hint = answer.stderr.splitlines()
+    assert error == f"error: the decision on stdin{FOUND}"
+    assert "`orchestrate sweep` with the grid sends its own code" in hint

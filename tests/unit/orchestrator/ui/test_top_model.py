@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from orchestrator.control import fleet
+from orchestrator.control.jobs import job_facts
 from orchestrator.control.poll import poll_sweep
-from orchestrator.control.remote import server
-from orchestrator.control.remote.messages import StatusRequest
 from orchestrator.control.remote.status_cache import note, overlaid
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
 from orchestrator.core.formatting import moment, plain, sparkline
@@ -387,7 +387,9 @@ def test_jobs_of_another_tree_cost_by_its_journals_and_the_profile_here(
     (one,) = ownership.assigned(here.read_ledger())
     tree, history = FleetTree(tmp_path / "here"), History(here.read_ledger(), here.read_journals())
 
-    heard = note(here, place, server.status(StatusRequest(), there))
+    told = fleet.present(there)
+    runs = [status.to_json() for status in told.statuses.values()]
+    heard = note(here, place, {"runs": runs, "jobs": job_facts(there, told)})
     seen = sight(here, overlaid(poll_sweep(here), one, heard), history, tree.price, NOON + 7200)
     assert [(row.token, row.target, row.seconds, str(row.cost)) for row in seen.jobs] == [
         (f"jz/{job.token}", "jz", 1800, "$1.50")

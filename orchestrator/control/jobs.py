@@ -1,0 +1,32 @@
+"""Jobs of a sweep, for `status --json`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from orchestrator.rundir import SweepDir
+from orchestrator.rundir.ledger_entries import jobs_of
+from orchestrator.status.cost import job_state, worked
+from orchestrator.status.ledger import job_ids
+from orchestrator.status.survey import Survey
+
+
+def job_facts(sweep_dir: SweepDir, seen: Survey) -> dict[str, dict[str, Any]]:
+    """Jobs that ever began or that a backend was asked about, by token.
+
+    Each with the backend's id, its state and wording, the runs, and the seconds of its work.
+    """
+    ledger, logs = sweep_dir.read_ledger(), {log.token: log for log in sweep_dir.read_journals()}
+    ids, runs = job_ids(ledger), {job.token: job.run_ids for _, job in jobs_of(ledger)}
+    times = worked(seen, logs.values(), time.time())
+    return {
+        token: {
+            "id": ids.get(token),
+            "state": job_state(token, seen, logs.get(token)).value,
+            "text": seen.jobs[token].text if token in seen.jobs else "",
+            "runs": runs.get(token, []),
+            "seconds": times.get(token),
+        }
+        for token in dict.fromkeys((*seen.jobs, *logs))
+    }
