@@ -234,7 +234,7 @@ def test_a_run_has_one_tree_at_a_time(laptop: Laptop, slurm: Cluster) -> None:
 def test_the_command_line_killed_at_each_step_of_sending(laptop: Laptop) -> None:
     """The same command again does just what is missing."""
     laptop.count_grid(runs=2)
-    for after in ("record", "look_there", "freeze", "add_to_ledger", "push", "run"):
+    for after in ("record", "look_there", "freeze", "push", "add_to_ledger", "run"):
         laptop.killed_after(after)
     laptop.sweep()
     helpers.wait_for(lambda: laptop.states() == ["done"] * 2, what="the end of the sweep")
@@ -422,7 +422,7 @@ def test_a_retry_elsewhere_moves_what_it_names_and_no_more(laptop: Laptop) -> No
     laptop.write_grid("tiny", "command", {"command": argv}, {"seed": list(range(4))})
     laptop.profile(pack=1, array_limit=1)
     laptop.pace(1.0)
-    laptop.sweep()
+    laptop.start("sweep", "--grid", "tiny.yaml", "--on", "profile.yaml").communicate()  # 1: one may have failed
     helpers.wait_for(lambda: "running" in laptop.states() and "failed" in laptop.states(), what="both")
     laptop.run("cancel", "tiny", "seed=3")
     said = laptop.run("sweep", "--grid", "tiny.yaml", "--on", "local", code=1)
