@@ -422,7 +422,7 @@ def test_a_retry_elsewhere_moves_what_it_names_and_no_more(laptop: Laptop) -> No
     laptop.write_grid("tiny", "command", {"command": argv}, {"seed": list(range(4))})
     laptop.profile(pack=1, array_limit=1)
     laptop.pace(1.0)
-    laptop.start("sweep", "--grid", "tiny.yaml", "--on", "profile.yaml").communicate()  # 1: one may have failed
+    laptop.start("sweep", "--grid", "tiny.yaml", "--on", "profile.yaml").communicate()  # one may have failed
     helpers.wait_for(lambda: "running" in laptop.states() and "failed" in laptop.states(), what="both")
     laptop.run("cancel", "tiny", "seed=3")
     said = laptop.run("sweep", "--grid", "tiny.yaml", "--on", "local", code=1)

@@ -16,6 +16,7 @@ from orchestrator.control import fleet
 from orchestrator.control.jobs import job_facts
 from orchestrator.control.poll import poll_sweep
 from orchestrator.control.remote.status_cache import note, overlaid
+from orchestrator.core import records
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
 from orchestrator.core.formatting import moment, plain, sparkline
 from orchestrator.core.types import JobState, JobStatus, RunState
@@ -373,7 +374,7 @@ def test_jobs_of_another_tree_cost_by_its_journals_and_the_profile_here(
     runs = [command_run(["x"], seed) for seed in range(2)]
     there, here = (make_sweep(tmp_path / name, runs, "speed") for name in ("there", "here"))
     job = submit(there)
-    journal = there.take_token(job.token, Event(STARTED, NOON, data={"holder": plain(HOLDER)}))
+    journal = there.take_token(job.token, Event(STARTED, NOON, data={"holder": records.plain(HOLDER)}))
     assert journal is not None
     journal.append(Event(CLAIMED, NOON + 1, runs[0].run_id, 1))
     journal.append(Event(EXITED, NOON + 1800))
