@@ -1,6 +1,6 @@
 """Format numbers of results trees, code snapshots and messages, which other versions of this program read.
 
-A record names its format and the version that wrote it. A record without a number has format 1.
+A record names its format and the version that wrote it. A record without a number is judged by its content.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 from orchestrator import __version__
 from orchestrator.core.errors import FormatError
 
-# The number that this version writes, and the numbers that it reads.
-FORMAT, _KNOWN = 1, (1,)
+# The number that this version writes, and the only one that it reads.
+FORMAT = 2
 
 
 def stamp() -> dict[str, Any]:
@@ -22,12 +22,12 @@ def stamp() -> dict[str, Any]:
 
 def require_known_format(record: Mapping[str, Any], what: object, hint: str | None = None) -> None:
     """Raise :class:`FormatError` if the record, named by ``what``, has an unknown format."""
-    found = record.get("format", 1)
-    if found not in _KNOWN:
+    found = record.get("format", FORMAT)
+    if found != FORMAT:
         version = record.get("version")
-        newer = f"version {version} of this program or newer" if version else "a newer version"
-        known = ", ".join(map(str, _KNOWN))
+        its = f"version {version} of this program" if version else "the version that wrote it"
+        newer = " or newer" if version and type(found) is int and found > FORMAT else ""
         raise FormatError(
-            f"{what}: found format {found}, version {__version__} of this program reads {known}",
-            hint=hint or f"use {newer}; `orchestrate --version` prints the version in use",
+            f"{what}: found format {found}, version {__version__} of this program reads {FORMAT}",
+            hint=hint or f"use {its}{newer}; `orchestrate --version` prints the version in use",
         )

@@ -107,5 +107,5 @@ def _ends(ledger: Iterable[LedgerEntry]) -> Mapping[str, float]:
 
 
 def _last_known(entry: SubmissionEntry, log: WorkerLog | None) -> float:
-    """Return the last sign of an instance without an end on record, as in ledgers of earlier versions."""
+    """Return the last sign of an instance without an end on record."""
     return entry.time if log is None or log.revoked or not log.events else log.events[-1].time

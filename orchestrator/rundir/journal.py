@@ -58,8 +58,7 @@ class Progress:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        fps = data.get("fps")  # of journals in which one speed stands for both
-        speeds = data.get("end_to_end_fps", fps), data.get("iteration_fps", fps)
+        speeds = data.get("end_to_end_fps"), data.get("iteration_fps")
         frames, total = whole(data.get("frames")), whole(data.get("total"))
         end_to_end, of_iteration = map(number, speeds)
         return cls(frames, total, end_to_end, of_iteration, number(data.get("return")))
@@ -98,20 +97,20 @@ _CAUSES = [one.value for one in (Reason.SETUP, Reason.BUDGET, Reason.STORAGE)]
 class WorkerExit:
     """The data of a worker's last event.
 
-    ``asked``: whether the worker left before its runs were over, ``None`` if unrecorded; ``again``: whether
+    ``asked``: whether the worker left before its runs were over; ``again``: whether
     its job was requeued. ``cause``: why it left runs: ``SETUP`` (no run could begin), ``BUDGET`` or
     ``STORAGE``. ``start``: the nonce of the worker's own start, ``None`` if unrecorded.
     """
 
     why: str | None
-    asked: bool | None
+    asked: bool
     again: bool
     cause: Reason | None
     start: str | None = None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        asked = data.get("asked") if type(data.get("asked")) is bool else None
+        asked = data.get("asked") is not False
         cause = Reason(data["cause"]) if data.get("cause") in _CAUSES else None
         return cls(text(data.get("why")), asked, bool(data.get("again")), cause, text(data.get("start")))
 
@@ -255,7 +254,7 @@ class WorkerLog:
         """
         if self.compacted or self.revoked:
             return False
-        return not self.exited or (bool(self.events) and self.events[-1].exit.asked is not False)
+        return not self.exited or (bool(self.events) and self.events[-1].exit.asked)
 
 
 def elapsed(one: Event, other: Event) -> float:

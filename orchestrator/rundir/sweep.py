@@ -234,7 +234,7 @@ class SweepDir:
         path = self._entry(number)
         try:
             record = read_json(path)
-            if type(record.get("format", 1)) is not int:
+            if type(record.get("format", 0)) is not int:
                 raise TypeError("a format is a number")
             require_known_format(record, path)
             return parse_entry({name: record[name] for name in record if name not in _STAMP}, number)

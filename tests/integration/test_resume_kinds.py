@@ -127,7 +127,7 @@ def test_the_last_checkpoint_holds_what_was_learned_and_no_replay_buffer(
     [final] = [Path(path) for path in json.loads((folder / "outcome.json").read_text())["files"]]
     content = torch.load(final, weights_only=True)
     assert content["segments"] == []
-    assert set(content["payload"]) == {"format", "counters", "losses", "policy", "best"}
+    assert set(content["payload"]) == {"counters", "losses", "policy", "best"}
     assert content["payload"]["counters"]["total_frames"] == 6 * FRAMES
 
 

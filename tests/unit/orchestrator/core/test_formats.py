@@ -15,7 +15,7 @@ from jobs.worker.assignment import Decisions
 from orchestrator import __version__
 from orchestrator.config.code.snapshot import received
 from orchestrator.core.errors import FormatError
-from orchestrator.core.formats import stamp
+from orchestrator.core.formats import FORMAT, stamp
 from orchestrator.rundir import CodeDir
 from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.ui.cli import app
@@ -23,7 +23,7 @@ from orchestrator.ui.monitor.tree import WatchedTree
 from tests.helpers import command_run, enter, make_sweep, submit
 
 LATER = {"format": 99, "version": "9.9"}
-FOUND = f": found format 99, version {__version__} of this program reads 1"
+FOUND = f": found format 99, version {__version__} of this program reads {FORMAT}"
 HINT = "use version 9.9 of this program or newer; `orchestrate --version` prints the version in use"
 
 
@@ -51,10 +51,12 @@ def test_a_worker_and_the_monitor_go_on_without_a_later_entry(results: Path) -> 
     assert "found format" in str(seen["notes"])
 
 
-def test_an_entry_without_a_number_is_of_the_first_format(results: Path) -> None:
+def test_an_entry_of_an_earlier_version_names_that_version(results: Path) -> None:
     sweep = make_sweep(results, [])
-    (sweep.path / "ledger" / "0001.json").write_text('{"kind": "retry", "time": 1, "runs": {}}')
-    assert [(entry.kind, entry.more) for entry in sweep.read_ledger()] == [("retry", {})]
+    enter(sweep, "retry", {"format": 1, "version": "0.1", "runs": {}})
+    with pytest.raises(FormatError, match="found format 1") as error:
+        sweep.read_ledger()
+    assert str(error.value.hint).startswith("use version 0.1 of this program;")
 
 
 def test_code_that_a_later_version_kept(results: Path) -> None:

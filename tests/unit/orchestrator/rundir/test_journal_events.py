@@ -32,12 +32,12 @@ def test_a_line_is_read_as_it_was_written(event: Event) -> None:
 
 
 def test_the_data_of_each_kind() -> None:
-    progress = Event(PROGRESS, 1.0, data={"frames": 3, "return": 0.5, "fps": 9.0})
-    assert progress.progress == Progress(3, None, 9.0, 9.0, 0.5)
+    progress = Event(PROGRESS, 1.0, data={"frames": 3, "return": 0.5, "iteration_fps": 9.0})
+    assert progress.progress == Progress(3, None, None, 9.0, 0.5)
     summary = {"final_return": 2.0, "end_to_end_fps": 8.0}
     done = Event(ENDED, 1.0, data={"outcome": "done", "frames": 4, "summary": summary, "code_id": "c"})
     assert done.end == AttemptEnd(RunState.DONE, None, None, 4, 8.0, 2.0, "c")
-    assert Event(EXITED, 1.0).exit == WorkerExit(None, None, again=False, cause=None)
+    assert Event(EXITED, 1.0).exit == WorkerExit(None, True, again=False, cause=None)
     assert Event(EXITED, 1.0, data={"asked": True, "again": True, "cause": "nonsense"}).exit == WorkerExit(
         None, True, again=True, cause=None
     )

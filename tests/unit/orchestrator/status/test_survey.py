@@ -156,16 +156,6 @@ def test_progress_is_kept_from_one_attempt_to_the_next() -> None:
     assert (again.frames, again.attempt) == (60, 2)
 
 
-def test_journals_of_an_earlier_version_tell_a_speed() -> None:
-    progress = Event(PROGRESS, 6.0, RUN, 1, {"frames": 60, "total": 100, "fps": 10.0})
-    assert state_of([submission()], [started(CLAIM, progress)], now=7.0).eta == 4.0
-    done = ended("done", summary={"fps_steady": 99.0, "final_return": 1.0})
-    status = state_of([submission()], [started(CLAIM, progress, done)])
-    assert (status.state, status.end_to_end_fps, status.value) == (RunState.DONE, 10.0, 1.0)
-    old = {**{k: v for k, v in status.to_json().items() if k != "end_to_end_fps"}, "fps": 1.0}
-    assert RunStatus.from_json(old) == replace(status, end_to_end_fps=None)
-
-
 def decision(number: int, kind: str, attempt: int) -> LedgerEntry:
     return ledger_entry(number, kind, {"runs": {RUN: attempt}})
 
