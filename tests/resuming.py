@@ -252,12 +252,16 @@ def _places(trainer: str, overrides: Overrides) -> dict[str, tuple[Any, str]]:
     files = {"before rename": (os, "replace"), "after rename": (os, "replace"), "flush": (os, "fsync")}
     if trainer != "benchmarl":
         from jobs.trainers.actor_critic import learner
-        from jobs.trainers.actor_critic.environments.families import family_of
+        from jobs.trainers.actor_critic.environments.bucket_brigade import BucketBrigade
+        from jobs.trainers.actor_critic.environments.gymnasium_envs import Gymnasium
+        from jobs.trainers.actor_critic.environments.procgen import Procgen
         from jobs.trainers.actor_critic.update import Update
+
+        played = {"bucket_brigade": BucketBrigade, "gymnasium": Gymnasium, "procgen": Procgen}
 
         return {
             **files,
-            "collecting": (family_of(overrides["task"]).build, "step"),
+            "collecting": (played[overrides["task"].partition("/")[0]], "step"),
             "training": (Update, "descend"),
             "evaluation": (learner, "play"),
         }
