@@ -88,6 +88,12 @@ class CancelEntry(AttemptsEntry):
     kind = "cancel"
 
 
+class ReturnedEntry(CancelEntry):
+    """Runs cancelled here because they went back to the tree that had assigned them."""
+
+    kind = "returned"
+
+
 class RetryEntry(AttemptsEntry):
     """Runs to be done again; their attempts so far are forgiven."""
 
@@ -271,6 +277,7 @@ _KINDS: Mapping[str, type[LedgerEntry]] = {
     for one in (
         SubmissionEntry,
         CancelEntry,
+        ReturnedEntry,
         RetryEntry,
         MemoryEntry,
         LostEntry,

@@ -16,16 +16,13 @@ from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.rundir.ledger_entries import (
     AssignedEntry,
     AssignedShare,
-    CancelEntry,
     RecalledEntry,
     ReleasedEntry,
     RetryEntry,
+    ReturnedEntry,
     ShareEntry,
     TreePlace,
 )
-
-# Why runs were cancelled that went back to the tree that gave them.
-RELEASED = "released"
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ def given_back(ledger: Sequence[LedgerEntry]) -> frozenset[str]:
     """Return the runs that this tree released and was not assigned again."""
     found: set[str] = set()
     for one in ledger:
-        if isinstance(one, CancelEntry) and one.why == RELEASED:
+        if isinstance(one, ReturnedEntry):
             found |= one.runs.keys()
         elif isinstance(one, RetryEntry):
             found -= one.runs.keys()

@@ -28,9 +28,9 @@ from orchestrator.core.types import RunState, Sweep
 from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.atomic import write_atomic
 from orchestrator.rundir.frozen_code import FrozenCode, SentCode
-from orchestrator.rundir.ledger_entries import AssignedShare, CancelEntry, RetryEntry, ShareEntry
+from orchestrator.rundir.ledger_entries import AssignedShare, RetryEntry, ReturnedEntry, ShareEntry
 from orchestrator.status.disk_check import correct, inspect, proved_ended
-from orchestrator.status.ownership import RELEASED, given_back, share
+from orchestrator.status.ownership import given_back, share
 from orchestrator.status.survey import RunStatus
 
 
@@ -202,7 +202,7 @@ def release(decision: Decision, sweep_dir: SweepDir, *, moved: bool, waiting: bo
         free = {run_id for run_id in decision.run_ids if run_id not in held}
         new = sorted(run_id for run_id in free if run_id in statuses and run_id not in already)
         if new:
-            sweep_dir.add_to_ledger(CancelEntry(runs=dict.fromkeys(new, 0), why=RELEASED))
+            sweep_dir.add_to_ledger(ReturnedEntry(runs=dict.fromkeys(new, 0)))
             AllBackends().cancel(list(idle_jobs(sweep_dir).values()))
         # From here on no worker claims one of them. A job that claimed one before keeps it.
         late = [run_id for run_id in new if not _is_free(sweep_dir, run_id)]

@@ -17,8 +17,8 @@ from orchestrator.core.types import RunState
 from orchestrator.rundir import Claim, Event, Holder
 from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.rundir.journal import CLAIMED, ENDED, STARTED
-from orchestrator.rundir.ledger_entries import CancelEntry
-from orchestrator.status.ownership import RELEASED, share
+from orchestrator.rundir.ledger_entries import ReturnedEntry
+from orchestrator.status.ownership import share
 from orchestrator.status.survey import survey
 from tests.helpers import command_run, make_sweep, submit
 
@@ -71,7 +71,7 @@ def test_a_run_that_failed_here_and_is_given_again_is_to_be_done(results: Path) 
     journal = sweep.path / "journals" / f"{job.token}.jsonl"
     journal.write_bytes(b"".join(event.to_line() for event in events))
     assert sweep.run(run.run_id).take(Claim.fresh(job.token)) is not None
-    sweep.add_to_ledger(CancelEntry(runs={run.run_id: 1}, why=RELEASED))
+    sweep.add_to_ledger(ReturnedEntry(runs={run.run_id: 1}))
     _take_share(assignment(3, run.run_id, adopt=True), sweep)
     seen = survey(
         sweep.read_index(),

@@ -26,6 +26,7 @@ from orchestrator.rundir.ledger_entries import (
     RecalledEntry,
     ReleasedEntry,
     RetryEntry,
+    ReturnedEntry,
     ShareEntry,
     SubmissionEntry,
     TreePlace,
@@ -76,7 +77,7 @@ submitted = st.builds(
 attempts = st.dictionaries(text, whole, max_size=3)
 decided = [
     st.builds(kind, **always, runs=attempts, why=st.none() | text)
-    for kind in (CancelEntry, RetryEntry, MemoryEntry, LostEntry)
+    for kind in (CancelEntry, ReturnedEntry, RetryEntry, MemoryEntry, LostEntry)
 ]
 results = st.builds(FoundResult, whole, st.none() | whole, st.none() | seconds, st.none() | text)
 failures = st.builds(

@@ -19,10 +19,11 @@ from orchestrator.rundir.ledger_entries import (
     RecalledEntry,
     ReleasedEntry,
     RetryEntry,
+    ReturnedEntry,
     ShareEntry,
     TreePlace,
 )
-from orchestrator.status.ownership import RELEASED, assigned, given_back, home_of, share
+from orchestrator.status.ownership import assigned, given_back, home_of, share
 from tests.helpers import enter
 
 PLACES = [
@@ -84,9 +85,8 @@ def test_what_a_tree_gave_back(taken: list[tuple[str, set[str]]]) -> None:
     expected: set[str] = set()
     entries = []
     for number, (kind, runs) in enumerate(taken, start=1):
-        of = RetryEntry if kind == "retry" else CancelEntry
-        why = RELEASED if kind == "release" else None
-        entries.append(of(number=number, runs=dict.fromkeys(runs, 0), why=why))
+        of = {"retry": RetryEntry, "release": ReturnedEntry, "cancel": CancelEntry}[kind]
+        entries.append(of(number=number, runs=dict.fromkeys(runs, 0)))
         if kind == "release":
             expected |= runs
         elif kind == "retry":
