@@ -6,8 +6,8 @@ import os
 import shutil
 import subprocess
 from collections import Counter
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -29,11 +29,7 @@ def grid(name: str) -> Sweep:
 
 def first_look(sweep: Sweep) -> list[Problem]:
     """What `check` says of names, keys and values, before it builds anything."""
-    trainer = f"jobs.trainers.{sweep.trainer}"
-    if sweep.trainer == "benchmarl":
-        found = import_module(f"{trainer}.first_look").first_look(sweep.runs)
-    else:
-        found = import_module(f"{trainer}.config").CONFIG.first_look(sweep.runs)
+    found = resolve_name(get_trainer(sweep.trainer).first_look)(sweep.runs)
     return list(found)
 
 
