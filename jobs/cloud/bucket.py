@@ -43,9 +43,7 @@ class Bucket:
                 version = (stat.st_size, stat.st_mtime_ns)
                 if self._up.get(name) == version:
                     return
-                # A sync gives the file this time when it brings it back.
-                about = {"Metadata": {"mtime": f"{stat.st_mtime:.6f}"}}
-                client.upload_file(str(path), self._address.bucket, self._key(name), ExtraArgs=about)
+                client.upload_file(str(path), self._address.bucket, self._key(name))
             except FileNotFoundError:
                 return
             except Exception as error:

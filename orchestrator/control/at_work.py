@@ -7,8 +7,8 @@ from pathlib import Path
 
 from orchestrator.control.poll import poll_sweep
 from orchestrator.rundir import SweepDir
+from orchestrator.sync.listing import folder_of
 from orchestrator.sync.source import Source
-from orchestrator.sync.sweep_sync import folder_of
 
 
 def works(source: Source, results: Path, names: Iterable[str]) -> bool:

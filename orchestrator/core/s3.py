@@ -23,7 +23,8 @@ _BUSY = (
     *("RequestLimitExceeded", "TooManyRequests", "TooManyRequestsException", "BandwidthLimitExceeded"),
 )
 _FAULTY = ("InternalError", "500", "502", "504", "RequestTimeout", "OperationAborted")
-_ATTEMPTS = 5
+# The waits between attempts grow to 20 seconds.
+_ATTEMPTS, _PATIENT_ATTEMPTS = 5, 12
 # Messages by S3's error codes.
 _REASONS = {
     "AccessDenied": "access denied",
@@ -104,8 +105,11 @@ def parse_bucket(text: str) -> Address:
     return Address(match["bucket"], f"{prefix}/" if prefix else "")
 
 
-def connect() -> Any:
-    """Make a client for any bucket. Raises :class:`StorageError`."""
+def connect(*, patient: bool = False) -> Any:
+    """Make a client for any bucket. Raises :class:`StorageError`.
+
+    ``patient``: repeat a request for about a minute.
+    """
     try:
         import boto3
         from botocore.config import Config
@@ -117,7 +121,7 @@ def connect() -> Any:
     config = Config(
         connect_timeout=_CONNECT_S,
         read_timeout=_READ_S,
-        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+        retries={"mode": "standard", "total_max_attempts": _PATIENT_ATTEMPTS if patient else _ATTEMPTS},
         max_pool_connections=2 * AT_ONCE,
     )
     try:

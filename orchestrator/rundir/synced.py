@@ -48,6 +48,7 @@ _DERIVED = ("results.parquet", "results.csv", "metrics.parquet", "marl_eval.json
 # Records of this tree's own actions, and of other trees' status.
 _OWN = ("uploads.jsonl", "speeds.json", "heard", HANDOVER, SOURCES, INDEX)
 _CODE_ID = re.compile(r"[0-9a-f]{16}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _TEMPORARY = re.compile(r"\..*\.tmp")
 
 
@@ -276,6 +277,20 @@ def kind_of(path: PurePosixPath) -> str | None:
     if parts[2].startswith("events.out.tfevents."):
         return "tensorboard"
     return names.get(parts[2])
+
+
+def is_plain(path: str) -> bool:
+    """Return whether a path only leads downwards and has no control characters."""
+    return not _CONTROL.search(path) and not any(part in ("", ".", "..") for part in path.split("/"))
+
+
+def is_short(path: str, longest_name: int, longest_path: int) -> bool:
+    """Return whether a path is text of at most so many bytes, and each of its names, too."""
+    try:
+        lengths = [len(part.encode()) for part in path.split("/")]
+    except UnicodeEncodeError:  # half a character, as JSON can spell it
+        return False
+    return max(lengths) <= longest_name and sum(lengths) + len(lengths) <= longest_path
 
 
 def plain_size(folder: Path, relative: str) -> int | None:

@@ -3,11 +3,13 @@
 ::
 
     results/.buckets/<source>/
-      etags                  checksums of files here that equal objects
       1/  2/ …               one mirror per active process
         lock                 held by that process
         tree/                laid out like a results tree; removed once it is in the results folder
         parts/               incomplete objects
+
+A file here is taken for an object if it has its size and the time of its upload, if its name holds a digest
+of its content, or if it is as the result of its run lists it.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,24 +28,26 @@ from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from orchestrator.core.errors import BackendUnavailableError, NotFoundError, StorageError, UnreachableError
+from orchestrator.core.errors import (
+    BackendUnavailableError,
+    DamagedFileError,
+    NotFoundError,
+    StorageError,
+    UnreachableError,
+)
+from orchestrator.core.free_space import no_space_error
 from orchestrator.core.s3 import AT_ONCE, Address, BucketError, connect, refusal
+from orchestrator.rundir import RunDir, sha256
 from orchestrator.rundir.atomic import storage_errors
+from orchestrator.rundir.attempt import CHECKPOINT
 from orchestrator.rundir.copy_origin import SOURCES
 from orchestrator.rundir.sweep import SWEEP_NAME
-from orchestrator.rundir.synced import BUCKETS, RESULT, RUNS, refuse_links
-from orchestrator.sync.bucket_download import Downloads, Patience
-from orchestrator.sync.etags import Etags, S3Object
-from orchestrator.sync.file_names import is_plain, is_short
-from orchestrator.sync.free_space import no_space_error
-from orchestrator.sync.request import SyncOptions, SyncProgress
-from orchestrator.sync.wanted import WantedFiles, find_wanted, is_index
+from orchestrator.rundir.synced import BUCKETS, RESULT, RUNS, is_plain, is_short, plain_size, refuse_links
+from orchestrator.sync.bucket_download import Downloads, S3Object
+from orchestrator.sync.request import SyncOptions, SyncProgress, WantedFiles, find_wanted, is_index
 
 # The most bytes of an S3 key, and of a file name.
 _LONGEST_PATH, _LONGEST_NAME = 1024, 255
-# Refused objects in sequence until the rest is not requested: at the beginning of a download, or later for
-# a fault of the bucket itself.
-_HOPELESS = 16
 # The modification time that marks a placeholder.
 _NEVER_NS = 1_000_000_000
 
@@ -70,6 +75,7 @@ class Mirror:
         self.address, self._known = address, known.absolute()
         self.failed: dict[str, str] = {}
         self.lack: StorageError | None = None
+        self._verify = False
         self._lock: weakref.finalize[..., Mirror] | None = None
         self._base: Path | None = None
         self._dry: Path | None = None
@@ -88,29 +94,25 @@ class Mirror:
         ``source_name``: the folder in ``sources`` with this bucket's copies. Raises :class:`NotFoundError`,
         :class:`StorageError` without disk space, and :class:`UnreachableError` without a connection.
         """
-        patience = Patience(look.screen.say)
         try:
-            client = connect()
-            refused, items = self._list(client, look.options.sweeps, patience)
+            client = connect(patient=True)
+            refused, items = self._list(client, look.options.sweeps)
             self._open(source_name, dry=look.dry)
-            record = self._folder(source_name) / "etags"
-            etags = Etags(record, trusting=not look.options.verify, dry=look.dry)
+            self._verify = look.options.verify
             self._clear(items, look.options.sweeps)
-            downloads = Downloads(client, self.address, self.path.parent / "parts", etags, patience)
             if look.options.runs:
-                self._fetch_indexes(source_name, items, etags, downloads)
+                self._fetch_indexes(client, source_name, items)
             wanted = find_wanted(look.options, [item.name for item in items], self.path)
             listed = [item for item in items if wanted.is_listed(item.name)]
-            missing = self._missing(source_name, listed, etags, wanted)
-            self.lack = self._lack_of_room(missing, downloads)
+            missing = self._missing(source_name, listed, wanted)
+            self.lack = self._lack_of_room(missing)
             if self.lack is not None and not look.dry:
                 raise self.lack
             if look.dry:
                 missing = [item for item in missing if not self._stand_for(item)]
-            self._download(missing, downloads, SyncProgress() if look.dry else look.screen)
-            if not look.dry:
-                etags.compact()
+            self._download(client, missing, SyncProgress() if look.dry else look.screen)
         except BucketError as error:
+            self._release()  # for the next try, also in this process
             raise _unavailable(self.address, error) from error
         self._withhold(wanted)
         self._date_folders(items)
@@ -126,9 +128,15 @@ class Mirror:
             if other.is_dir() and not other.is_symlink() and other != self._base:
                 _remove_abandoned(other)
         (self._base / "lock").unlink(missing_ok=True)
-        with suppress(OSError):
+        with suppress(OSError):  # another mirror is in use
             self._base.rmdir()
-        self._lock()
+            self._base.parent.rmdir()
+            self._base.parent.parent.rmdir()
+        self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock()
         self._lock = self._base = None
 
     def _folder(self, source_name: str) -> Path:
@@ -137,7 +145,7 @@ class Mirror:
     def _open(self, source_name: str, *, dry: bool) -> None:
         """Create or reuse the first folder not locked by another process. Refuses links."""
         folder = self._folder(source_name)
-        refuse_links([folder.parent, folder, folder / "etags"], self._known)
+        refuse_links([folder.parent, folder], self._known)
         if dry:
             if self._dry is None:
                 self._dry = Path(tempfile.mkdtemp(prefix="orchestrate-bucket-"))
@@ -153,19 +161,20 @@ class Mirror:
             refuse_links(base.rglob("*"), self._known)
         with storage_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(self._parts, ignore_errors=True)
+            self._parts.mkdir()
 
-    def _list(
-        self, client: Any, sweeps: Sequence[str], patience: Patience
-    ) -> tuple[list[str], list[S3Object]]:
+    @property
+    def _parts(self) -> Path:
+        return self.path.parent / "parts"
+
+    def _list(self, client: Any, sweeps: Sequence[str]) -> tuple[list[str], list[S3Object]]:
         """List results first and files second: every file of a listed result is then in the list."""
         prefixes = [f"{self.address.prefix}{name}/" for name in sweeps] or [self.address.prefix]
 
-        def listed() -> list[S3Object]:
-            return list(self._objects(client, prefixes))
-
-        early = {item.name for item in patience.ask(listed, busy=True) if _is_result(item.name)}
+        early = {item.name for item in self._objects(client, prefixes) if _is_result(item.name)}
         refused, items = [], []
-        for item in patience.ask(listed, busy=True):
+        for item in list(self._objects(client, prefixes)):
             if item.name.endswith("/"):  # an empty object of some tools for a folder
                 continue
             if not _is_of_tree(item.name):
@@ -183,8 +192,7 @@ class Mirror:
             for page in chain.from_iterable(pages):
                 for found in page.get("Contents", ()):
                     name = found["Key"].removeprefix(self.address.prefix)
-                    digest = found["ETag"].strip('"')
-                    yield S3Object(name, found["Size"], digest, found["LastModified"].timestamp())
+                    yield S3Object(name, found["Size"], found["LastModified"].timestamp(), found["ETag"])
         except Exception as error:
             raise refusal(error) from error
 
@@ -197,29 +205,25 @@ class Mirror:
                     if f"{folder}/{name}" not in wanted:
                         os.unlink(f"{folder}/{name}")
 
-    def _fetch_indexes(
-        self, source_name: str, items: Sequence[S3Object], etags: Etags, downloads: Downloads
-    ) -> None:
+    def _fetch_indexes(self, client: Any, source_name: str, items: Sequence[S3Object]) -> None:
         """Download the sweeps' indexes, needed to select runs. Raises :class:`BucketError`."""
         indexes = [item for item in items if is_index(item.name)]
-        missing = self._missing(source_name, indexes, etags, WantedFiles(SyncOptions()))
-        self._download(missing, downloads, SyncProgress())
+        missing = self._missing(source_name, indexes, WantedFiles(SyncOptions()))
+        self._download(client, missing, SyncProgress())
         for name, why in self.failed.items():
             raise BucketError(f"{why} for {name}")
 
-    def _missing(
-        self, source_name: str, items: Sequence[S3Object], etags: Etags, wanted: WantedFiles
-    ) -> list[S3Object]:
+    def _missing(self, source_name: str, items: Sequence[S3Object], wanted: WantedFiles) -> list[S3Object]:
         """Return the objects to download; the others are in the tree afterwards, as files or placeholders."""
 
         def is_missing(item: S3Object) -> bool:
             path = self.path / item.name
-            if not _is_placeholder(path) and etags.is_same(path, item):
+            if _is_as_uploaded(path, item):
                 return False
             with storage_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.unlink(missing_ok=True)
-                if self._take_known(source_name, item, path, etags):
+                if self._take_known(source_name, item, path):
                     return False
                 comes = wanted.comes(item.name) or (
                     wanted.is_selected(item.name) and self._is_damaged(source_name, item)
@@ -229,15 +233,19 @@ class Mirror:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return [item for item, missing in zip(items, pool.map(is_missing, items), strict=True) if missing]
 
-    def _take_known(self, source_name: str, item: S3Object, path: Path, etags: Etags) -> bool:
+    def _take_known(self, source_name: str, item: S3Object, path: Path) -> bool:
         """Take the file from the results folder here; return whether it has it."""
-        places = [folder / item.name.partition("/")[2] for folder in self._sweeps(source_name, item)]
-        if self._dry:  # also in the tree of an interrupted sync
-            places.append(self._folder(source_name) / "1" / "tree" / item.name)
-        for known in places:
-            if etags.is_same(known, item):
+        for sweep in self._sweeps(source_name, item):
+            known = sweep / item.name.partition("/")[2]
+            as_uploaded = not self._verify and (_is_as_uploaded(known, item) or _is_checkpoint(known, item))
+            if as_uploaded or _is_as_listed(sweep, known, item):
                 self._have(known, item, path)
+                if not as_uploaded and not self._dry:
+                    os.utime(path, times=(item.time, item.time))  # of the known file, too, where it is linked
                 return True
+        if self._dry:  # in the tree of an interrupted sync
+            known = self._folder(source_name) / "1" / "tree" / item.name
+            return _is_as_uploaded(known, item) and self._stand_for(item, known.stat().st_mtime_ns)
         return False
 
     def _sweeps(self, source_name: str, item: S3Object) -> tuple[Path, Path]:
@@ -267,7 +275,7 @@ class Mirror:
 
         ``False`` for an object that must be read even then.
         """
-        if is_index(item.name) or (_is_result(item.name) and time_ns != _NEVER_NS):
+        if is_index(item.name):
             return False
         path = self.path / item.name
         with open(path, "wb") as file:
@@ -275,24 +283,26 @@ class Mirror:
         os.utime(path, ns=(time_ns, time_ns))
         return True
 
-    def _lack_of_room(self, missing: Sequence[S3Object], downloads: Downloads) -> StorageError | None:
+    def _lack_of_room(self, missing: Sequence[S3Object]) -> StorageError | None:
         """Return the error if new objects do not fit. New folders count twice: in the tree and in the results
         folder.
         """
-        size = sum(max(0, item.size - downloads.begun(item)) for item in missing)
         folders = {parent for item in missing for parent in PurePosixPath(item.name).parents}
         files = len(missing) + sum(not (self._known / folder).is_dir() for folder in folders)
+        size = sum(item.size for item in missing)
         return no_space_error(self._known, size, files, f"what is new in {self.address.text}")
 
-    def _download(self, missing: Sequence[S3Object], downloads: Downloads, screen: SyncProgress) -> None:
+    def _download(self, client: Any, missing: Sequence[S3Object], screen: SyncProgress) -> None:
         """Download these objects; one that cannot be read does not stop the others."""
         self.failed = {}
         if not missing:
             return
-        size = sum(item.size - downloads.begun(item) for item in missing)
-        screen.expect(self.address.text, len(missing), size)
-        fetching = _Fetching(self.path, downloads, screen)
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        screen.expect(self.address.text, len(missing), sum(item.size for item in missing))
+        from boto3.s3.transfer import TransferConfig, create_transfer_manager
+
+        config = TransferConfig(max_concurrency=AT_ONCE)
+        with create_transfer_manager(client, config) as manager, ThreadPoolExecutor(AT_ONCE) as pool:
+            fetching = Downloads(manager, self.address, self.path, self._parts, screen)
             try:
                 list(pool.map(fetching.fetch, missing))
             except BaseException as error:  # as an interrupt from the keyboard
@@ -335,42 +345,38 @@ class Mirror:
                 os.utime(self.path / run, times=(moment, moment))
 
 
-class _Fetching:
-    """Parallel downloads. ``ends``: errors that make further requests useless."""
+def _is_as_uploaded(path: Path, item: S3Object) -> bool:
+    """Return whether a file has an object's size and time: a download gives it both."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    same_time = int(found.st_mtime) == int(item.time)
+    return stat.S_ISREG(found.st_mode) and found.st_size == item.size and same_time
 
-    def __init__(self, tree: Path, downloads: Downloads, screen: SyncProgress) -> None:
-        self._tree, self._downloads, self._screen = tree, downloads, screen
-        self.came: list[str] = []
-        self.failed: dict[str, str] = {}
-        self.ends: list[BaseException] = []
-        self._in_vain = 0
 
-    @property
-    def is_hopeless(self) -> bool:
-        """Whether so many objects were refused, without any success, that the rest is not requested."""
-        return len(self.failed) >= _HOPELESS and not self.came
+def _is_checkpoint(path: Path, item: S3Object) -> bool:
+    """Return whether a file is a checkpoint of an object's size: its name holds a digest of its content."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    named = CHECKPOINT.fullmatch(path.name) is not None
+    return named and stat.S_ISREG(found.st_mode) and found.st_size == item.size
 
-    def fetch(self, item: S3Object) -> None:
-        """Download one object, and record its failure."""
-        if self.ends or self.is_hopeless:
-            return
-        path = self._tree / item.name
-        try:
-            with storage_errors(path):
-                self._downloads.fetch(item, path)
-        except BucketError as error:
-            self._in_vain += error.passing
-            if error.passing and (not error.of_object or self._in_vain >= _HOPELESS):
-                text = f"{error} for {item.name}"
-                self.ends.append(BucketError(text, busy=error.busy, passing=error.passing))
-            else:
-                self.failed[item.name] = str(error)
-        except BaseException as error:  # raised again by the waiting thread
-            self.ends.append(error)
-        else:
-            self.came.append(item.name)
-            self._in_vain = 0
-            self._screen.came(self._downloads.came)
+
+def _is_as_listed(sweep: Path, path: Path, item: S3Object) -> bool:
+    """Return whether a file is as its run's result here lists it, by size and SHA-256."""
+    _, top, run_id, *inside = [*item.name.split("/"), "", ""]
+    relative = "/".join(inside).rstrip("/")
+    if top != RUNS or plain_size(sweep, path.relative_to(sweep).as_posix()) != item.size:
+        return False
+    try:
+        result: Mapping[str, Any] = RunDir(sweep / RUNS / run_id).result() or {"manifest": []}
+    except DamagedFileError:
+        return False
+    listed = {(one["path"], one["bytes"]): one["sha256"] for one in result["manifest"]}
+    return sha256(path) == listed.get((relative, item.size))
 
 
 def _is_placeholder(path: Path) -> bool:

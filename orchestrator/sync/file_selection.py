@@ -12,10 +12,9 @@ from orchestrator.rundir import RunDir
 from orchestrator.rundir.absent_files import MARK
 from orchestrator.rundir.run import ATTEMPTS
 from orchestrator.rundir.synced import RESULT, RUNS, is_brought, is_derived, kind_of
-from orchestrator.sync.request import SyncOptions
+from orchestrator.sync.request import SyncOptions, checkpoints
 from orchestrator.sync.rsync import ListedFile, Listing
 from orchestrator.sync.verify import is_as_listed
-from orchestrator.sync.wanted import checkpoints
 
 
 @dataclass

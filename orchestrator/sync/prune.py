@@ -20,11 +20,10 @@ from orchestrator.rundir import RunDir
 from orchestrator.rundir.absent_files import MARK, mark_absent, read_absent
 from orchestrator.rundir.plain_files import same_content
 from orchestrator.rundir.synced import RESULT, RUNS
-from orchestrator.sync.listing import list_tree
+from orchestrator.sync.listing import SweepSync, list_tree, sweep_sync_of
 from orchestrator.sync.request import SyncOptions
 from orchestrator.sync.rsync import Rsync
 from orchestrator.sync.source import Source, refuse_own
-from orchestrator.sync.sweep_sync import SweepSync, sweep_sync_of
 from orchestrator.sync.sync import selected
 from orchestrator.sync.verify import check_all
 

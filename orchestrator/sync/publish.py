@@ -15,8 +15,8 @@ from orchestrator.rundir.ledger_entries import FoundEntry, FoundResult, LostEntr
 from orchestrator.rundir.plain_files import same_content
 from orchestrator.rundir.synced import CODE, RESULT, RUNS, copy_of, is_tidy, kind_of, leave_journals
 from orchestrator.sync.file_selection import ChosenFiles
+from orchestrator.sync.listing import SweepSync
 from orchestrator.sync.rsync import stamp_of, time_of
-from orchestrator.sync.sweep_sync import SweepSync
 from orchestrator.sync.verify import Checked, check_all, drop_pruned, publish, staged_result
 
 # Times are in whole seconds: files changed just before the listing may have changed again after it.
@@ -247,6 +247,8 @@ def _is_whole(sync: SweepSync, one: _Candidate, found: Checked) -> bool:
             here = "also here" if one.run.result_path.exists() else "the run stays unfinished here"
             sync.report.problems.append(f"{text}; damaged at {sync.source}, and {here}")
             whole = False
+            if sync.rsync.source.mirror is not None and not one.run.result_path.exists():
+                (one.run.path / name).unlink(missing_ok=True)  # else it would be taken for the object
         elif name in found.wrong and kind_of(PurePosixPath(name)) != "logs":  # logs may still grow
             sync.report.notes.append(f"{text} (optional file)")
     return whole

@@ -20,9 +20,8 @@ from typing import IO
 from orchestrator.core.errors import HostError, OrchestrateError, StorageError, UnreachableError
 from orchestrator.core.formatting import plain
 from orchestrator.core.ssh import failure
-from orchestrator.rundir.synced import PARTIAL
-from orchestrator.sync.file_names import is_plain, zero_terminated
-from orchestrator.sync.source import Source
+from orchestrator.rundir.synced import PARTIAL, is_plain
+from orchestrator.sync.source import Source, zero_terminated
 
 _FORMAT = ">%i %l %M %n"
 _LINE = re.compile(rb">(?P<change>.{11}) (?P<size>\d+) (?P<time>[0-9/:-]{19}) (?P<name>.+)", re.DOTALL)

@@ -22,7 +22,6 @@ from orchestrator.core.ssh import Host
 from orchestrator.core.types import CommandAnswer
 from orchestrator.rundir.atomic import storage_errors
 from orchestrator.sync.bucket_mirror import Mirror, MirrorOptions
-from orchestrator.sync.file_names import zero_terminated
 from orchestrator.sync.request import SyncOptions
 
 _ALL = MirrorOptions()
@@ -123,6 +122,11 @@ def find_source(text: str, known: Path | None = None) -> Source:
         if Path(text).is_dir():
             error.hint = f"the folder of this machine is written ./{text}"
         raise
+
+
+def zero_terminated(names: Iterable[str]) -> bytes:
+    """Return file names for a program, each followed by a zero byte."""
+    return b"".join(os.fsencode(name) + b"\0" for name in names)
 
 
 def store_source(store: str, known: Path, sweep: str) -> Source:

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from orchestrator.config.code.snapshot import is_whole
 from orchestrator.core.errors import DamagedFileError, StorageError
 from orchestrator.core.formatting import count, listed, plain
+from orchestrator.core.free_space import no_space_error, on_one_disk
 from orchestrator.core.s3 import Address
 from orchestrator.rundir import CodeDir
 from orchestrator.rundir.atomic import storage_errors
@@ -26,14 +27,11 @@ from orchestrator.rundir.index import index_rows
 from orchestrator.rundir.synced import CODE, INDEX, RUNS, kind_of, sync_lock
 from orchestrator.sync.bucket_mirror import MirrorOptions
 from orchestrator.sync.file_selection import ChosenFiles, choose, run_of
-from orchestrator.sync.free_space import no_space_error, on_one_disk
-from orchestrator.sync.listing import list_tree
+from orchestrator.sync.listing import SweepSync, list_tree, sweep_sync_of
 from orchestrator.sync.publish import finish_batch, follow_retries, record_results, refused_runs
-from orchestrator.sync.request import SyncOptions, SyncProgress, SyncReport
+from orchestrator.sync.request import SyncOptions, SyncProgress, SyncReport, matching_runs
 from orchestrator.sync.rsync import ListedFile, Listing, Rsync, brief, size_of, stamp_of
 from orchestrator.sync.source import Source, refuse_own
-from orchestrator.sync.sweep_sync import SweepSync, sweep_sync_of
-from orchestrator.sync.wanted import matching_runs
 
 # Bytes or runs after which results are checked and published: a later failure does not affect them.
 _BATCH_BYTES, _BATCH_RUNS = 256 << 20, 2000

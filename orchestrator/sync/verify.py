@@ -14,8 +14,7 @@ from orchestrator.rundir.absent_files import read_absent
 from orchestrator.rundir.atomic import link
 from orchestrator.rundir.plain_files import same_content
 from orchestrator.rundir.run import ATTEMPTS
-from orchestrator.rundir.synced import RUNS, is_brought, plain_size
-from orchestrator.sync.file_names import is_plain, is_short
+from orchestrator.rundir.synced import RUNS, is_brought, is_plain, is_short, plain_size
 from orchestrator.sync.rsync import brief
 
 _THREADS = 4

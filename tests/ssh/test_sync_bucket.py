@@ -16,7 +16,6 @@ import pytest
 from benchmarks.synthetic import finished_sweep, matrix_runs, publish, result_of
 from orchestrator.core.errors import OrchestrateError, StorageError, UnreachableError
 from orchestrator.rundir import SweepDir
-from orchestrator.sync import bucket_download
 from orchestrator.sync.request import SyncOptions, SyncProgress, SyncReport, kinds
 from orchestrator.sync.source import find_source
 from orchestrator.sync.sync import sync
@@ -31,10 +30,8 @@ SIZE = 300_000
 
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Moments between requests, and a client that does not itself try again."""
-    monkeypatch.setattr(bucket_download, "_FIRST_WAIT_S", 0.02)
-    monkeypatch.setattr(bucket_download, "_LONGEST_WAIT_S", 0.1)
-    monkeypatch.setattr("orchestrator.core.s3._ATTEMPTS", 1)
+    """A client that tries twice."""
+    monkeypatch.setattr("orchestrator.core.s3._PATIENT_ATTEMPTS", 2)
 
 
 @contextmanager
@@ -83,8 +80,7 @@ def assert_same(there: SweepDir, home: Path) -> None:
         return {path.relative_to(sweep.path).as_posix(): path.read_bytes() for path in paths}
 
     assert contents(SweepDir(home, "speed")) == contents(there)
-    left = [path.name for path in (home / ".buckets").rglob("*") if path.is_file()]
-    assert left == ["etags"]
+    assert not (home / ".buckets").exists()
 
 
 def is_checkpoint(name: str) -> bool:
@@ -111,12 +107,10 @@ def test_a_failed_object_costs_no_other(bucket: BucketServer, there: SweepDir, t
     assert_same(there, home)
 
 
-@pytest.mark.usefixtures("short_waits")
 def test_a_bucket_that_asks_for_patience_gets_it(
     bucket: BucketServer, there: SweepDir, tmp_path: Path
 ) -> None:
-    """More often than the client itself tries again."""
-    busy = {"left": 60}
+    busy = {"left": 8}
 
     def judge(name: str, _: int) -> object:
         busy["left"] -= 1
@@ -131,7 +125,6 @@ def test_a_bucket_that_asks_for_patience_gets_it(
 def test_a_bucket_that_stays_busy_says_so_and_what_came_is_kept(
     bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bucket_download, "BUSY_S", 1.0)
     home = tmp_path / "results"
     with faults(bucket, lambda name, _: (503, "SlowDown") if is_checkpoint(name) else None):
         with pytest.raises(UnreachableError, match=r"too many requests \(SlowDown\)") as caught:
@@ -145,22 +138,25 @@ def test_a_bucket_that_stays_busy_says_so_and_what_came_is_kept(
     assert_same(there, home)
 
 
-@pytest.mark.usefixtures("short_waits")
-def test_what_is_cut_goes_on_where_it_was(bucket: BucketServer, there: SweepDir, tmp_path: Path) -> None:
-    total = sum(path.stat().st_size for path in there.path.rglob("*") if path.is_file())
-    with faults(bucket, lambda name, number: "cut" if is_checkpoint(name) and number < 4 else None) as way:
+def test_an_object_that_is_cut_is_asked_for_again(
+    bucket: BucketServer, there: SweepDir, tmp_path: Path
+) -> None:
+    with faults(bucket, lambda name, number: "cut" if is_checkpoint(name) and number < 4 else None):
         assert bring(tmp_path / "results").problems == []
-        assert way.sent < total + 3 * SIZE
     assert_same(there, tmp_path / "results")
 
 
 def test_bytes_that_change_on_the_way_are_fetched_again(
     bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """By the next sync; none of their runs is published before."""
+    home = tmp_path / "results"
     with faults(bucket, lambda name, number: "corrupt" if is_checkpoint(name) and number == 1 else None):
         monkeypatch.setenv("AWS_RESPONSE_CHECKSUM_VALIDATION", "when_required")
-        assert bring(tmp_path / "results").problems == []
-    assert_same(there, tmp_path / "results")
+        assert len(bring(home).problems) == 4
+        assert not list(home.rglob("result.json"))
+        assert bring(home).problems == []
+    assert_same(there, home)
 
 
 @pytest.mark.parametrize("validation", ["when_required", "when_supported"])
@@ -175,7 +171,7 @@ def test_bytes_that_change_each_time_are_called_so(
         brought = bring(home)
         assert len(brought.complete) == 3
         (problem,) = brought.problems
-        assert "was damaged on the way" in problem or "does not match the bucket" in problem
+        assert "was damaged on the way" in problem or "has other content than its result says" in problem
         assert "cannot be reached" not in problem
     assert SweepDir(home, "speed").run(there.run_ids()[0]).result() is None
 
@@ -183,30 +179,28 @@ def test_bytes_that_change_each_time_are_called_so(
 def test_a_sync_that_is_killed_leaves_nothing_for_ever_and_loses_nothing(
     bucket: BucketServer, there: SweepDir, tmp_path: Path
 ) -> None:
-    """In the middle of the last object."""
+    """In the middle of the last objects."""
     home = tmp_path / "results"
     with faults(bucket, lambda name, number: "hang" if is_checkpoint(name) and number == 1 else None) as way:
         env = {**os.environ, "AWS_ENDPOINT_URL": way.url}
         argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", WHERE, str(home)]
         process = subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        parts = lambda: list(home.glob(".buckets/*/1/parts/*"))  # noqa: E731
+        asked = lambda: sum(map(is_checkpoint, way.asked))  # noqa: E731
         whole = lambda: list(home.glob(".buckets/*/1/tree/speed/runs/*/r*.json"))  # noqa: E731
-        wait_for(lambda: len(parts()) == 4 and len(whole()) == 8, timeout=600, what="half of each checkpoint")
-        wait_for(lambda: all(part.stat().st_size for part in parts()), timeout=600, what="their bytes")
+        wait_for(lambda: asked() == 4 and len(whole()) == 8, timeout=600, what="half of each checkpoint")
         process.kill()
         process.wait()
-        before, sent = dict(way.asked), way.sent
+        before = dict(way.asked)
         assert bring(home).problems == []
         again = {name for name, number in way.asked.items() if number > before.get(name, 0)}
         assert all(map(is_checkpoint, again))
-        assert way.sent - sent < 3.9 * SIZE  # the first halves are here
     assert_same(there, home)
 
 
-def test_big_objects_that_were_put_in_parts_come_once(
+def test_what_is_here_is_known_by_time_name_or_result(
     bucket: BucketServer, there: SweepDir, tmp_path: Path
 ) -> None:
-    """What a bucket lists of such a one is no checksum of its content."""
+    """A big object that was put in parts, too; a plain copy has lost all times."""
     big = there.run(there.run_ids()[0]).attempt(1).path / "big"
     big.write_bytes(os.urandom(12 << 20))
     put(bucket, there, part=5 << 20)
@@ -214,9 +208,13 @@ def test_big_objects_that_were_put_in_parts_come_once(
     bring(home)
     before = len(bucket.fetched())
     assert bring(home).files == 0
-    (home / ".buckets").rename(tmp_path / "forgotten")  # then by its content all the same
-    assert bring(home).files == 0
     assert bucket.fetched()[before:] == []
+    for path in home.glob("speed/runs/*/attempts/1/**/*"):
+        if path.name == "metrics.jsonl" or is_checkpoint(path.name):
+            os.utime(path, (1, 1))
+    assert bring(home).problems == []
+    assert bucket.fetched()[before:] == []
+    assert bring(home).files == 0
 
 
 def test_a_dry_run_fetches_only_the_index_and_writes_nothing(
@@ -236,7 +234,7 @@ def test_a_dry_run_fetches_only_the_index_and_writes_nothing(
     } == {path: time for path, time in before.items() if path.is_file() and ".synced" not in path.parts}
 
 
-@pytest.mark.parametrize("link", ["", "*", "*/etags", "*/1", "*/1/lock", "*/1/tree/speed", "*/1/parts"])
+@pytest.mark.parametrize("link", ["", "*", "*/1", "*/1/lock", "*/1/tree/speed", "*/1/parts"])
 def test_links_among_what_comes_of_a_bucket_are_refused(tmp_path: Path, link: str) -> None:
     """Nothing is written to where they lead."""
     source, outside = find_source(WHERE, tmp_path / "results"), tmp_path / "outside"
@@ -332,10 +330,9 @@ def test_a_damaged_file_that_is_not_wanted_is_repaired(
 
 @pytest.mark.usefixtures("short_waits")
 def test_an_object_with_a_fault_is_named_and_the_others_come(
-    bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: BucketServer, there: SweepDir, tmp_path: Path
 ) -> None:
     """Also where nothing else is to come: by a sync after it, of a run without a result."""
-    monkeypatch.setattr(bucket_download, "CUT_S", 0.5)
     run = there.run(there.run_ids()[0])
     bad = next(iter(run.attempt(1).checkpoints.iterdir())).name
     result = run.result_path.relative_to(there.results)
@@ -363,15 +360,8 @@ def test_an_object_with_a_fault_is_named_and_the_others_come(
     ],
 )
 def test_a_bucket_that_gives_no_object_names_one(
-    bucket: BucketServer,
-    there: SweepDir,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    status: int,
-    code: str,
-    words: str,
+    bucket: BucketServer, there: SweepDir, tmp_path: Path, status: int, code: str, words: str
 ) -> None:
-    monkeypatch.setattr(bucket_download, "CUT_S", 0.2)
     with (
         faults(bucket, lambda name, _: (status, code) if name else None),
         pytest.raises(OrchestrateError, match=rf"{WHERE}: {words} for speed/\S+$") as caught,
@@ -420,4 +410,4 @@ def test_two_at_once_do_not_share_a_mirror(bucket: BucketServer, there: SweepDir
     one.leave()
     assert len(list(Path(two.root).rglob("*.pt"))) == 4
     two.leave()
-    assert [path.name for path in home.rglob("*") if path.is_file()] == ["etags"]
+    assert not list(home.rglob("*"))
