@@ -62,12 +62,12 @@ def keys(server: BucketServer) -> list[str]:
     return [item["Key"] for item in found.get("Contents", ())]
 
 
-def same_tree(one: Path, other: Path) -> bool:
+def same_tree(one: Path, other: Path, *, times: bool = True) -> bool:
     def files(folder: Path) -> dict[str, tuple[bytes, int]]:
         runs = (path for path in (folder / "runs").rglob("*") if path.is_file())
         plain = (path for path in runs if not path.name.startswith("."))
         return {
-            path.relative_to(folder).as_posix(): (path.read_bytes(), int(path.stat().st_mtime))
+            path.relative_to(folder).as_posix(): (path.read_bytes(), int(path.stat().st_mtime) * times)
             for path in plain
         }
 
@@ -161,7 +161,7 @@ def test_a_bucket_keeps_what_a_job_makes(
     home = tmp_path / "home"
     before = os.listdir(tmp_path)
     assert "2 runs verified" in command_line("sync", WHERE, home)
-    assert same_tree(home / "tiny", sweep.path)
+    assert same_tree(home / "tiny", sweep.path, times=False)
     runs = [sweep.run(run_id).description() for run_id in sweep.run_ids()]
     check_finished(SweepDir(home, "tiny"), runs, tmp_path / "audit")
     fetched = bucket.fetched()
@@ -170,7 +170,7 @@ def test_a_bucket_keeps_what_a_job_makes(
     again = bucket.fetched()[len(fetched) :]
     assert [key for key in again if "/handover/" not in key] == []
     assert sorted(os.listdir(tmp_path)) == sorted([*before, "home"])
-    assert [path.name for path in (home / ".buckets").rglob("*") if path.is_file()] == ["etags"]
+    assert not (home / ".buckets").exists()
 
 
 def test_a_result_is_put_into_a_bucket_last(
@@ -247,7 +247,7 @@ def test_of_a_bucket_only_one_sweep(bucket: BucketServer, tmp_path: Path) -> Non
         client.put_object(Bucket=BUCKET, Key=f"some/folder/{name}/grids/0001.yaml", Body=b"name: tiny\n")
     command_line("sync", WHERE, tmp_path / "home", "--sweep", "tiny")
     assert bucket.fetched() == ["some/folder/tiny/grids/0001.yaml"]
-    assert sorted(os.listdir(tmp_path / "home")) == [".buckets", "tiny"]
+    assert os.listdir(tmp_path / "home") == ["tiny"]
     (tmp_path / "known").mkdir()
     source = store_source(WHERE, tmp_path / "known" / "results", "tiny-too")
     assert os.listdir(source.root) == ["tiny-too"]
