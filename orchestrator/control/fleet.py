@@ -16,7 +16,7 @@ from io import BufferedReader
 
 from orchestrator.control import cloud_instances, follow, submit
 from orchestrator.control.exchange import Tell, age_note, command, exchange_with_instances
-from orchestrator.control.remote.queries import assigned_of, decide, program_of, status_there
+from orchestrator.control.remote.places import assigned_of, decide, program_of, status_there
 from orchestrator.control.remote.status_cache import overlaid, recall, remote_status
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
 from orchestrator.core.formatting import count

@@ -14,7 +14,7 @@ from orchestrator.control.forecast import mean_seconds
 from orchestrator.control.multi_target.targets import SharedSweep, TargetHandle, elsewhere
 from orchestrator.control.poll import poll_sweep
 from orchestrator.control.remote import delegate
-from orchestrator.control.remote.queries import assigned_of
+from orchestrator.control.remote.places import assigned_of
 from orchestrator.control.submit import rows_of, submit_sweep
 from orchestrator.core.errors import OrchestrateError, RefusedError
 from orchestrator.core.types import Run, RunState, TargetAssignment

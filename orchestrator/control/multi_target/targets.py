@@ -15,7 +15,7 @@ from orchestrator.control.dry_run import rehearse
 from orchestrator.control.poll import give_up
 from orchestrator.control.remote import delegate
 from orchestrator.control.remote.delegate import Delegation
-from orchestrator.control.remote.queries import assigned_of
+from orchestrator.control.remote.places import assigned_of
 from orchestrator.control.submit import SubmitOptions, submit_sweep
 from orchestrator.core.errors import GridError, OrchestrateError, ProfileError
 from orchestrator.core.types import Concern, JobState, Plan, RunState, Sweep, TargetAssignment

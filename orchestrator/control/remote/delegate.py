@@ -16,10 +16,10 @@ from orchestrator.config.profiles import Profile, parse_profile, text_for_there
 from orchestrator.control import submit
 from orchestrator.control.dry_run import UNASKED, UNCHECKED, planned
 from orchestrator.control.remote.delegated import Assignment
+from orchestrator.control.remote.places import assigned_of, decide, decision_facts, not_there, run_there
 from orchestrator.control.remote.program import RemoteProgram
 from orchestrator.control.remote.push_code import RemoteCode, look_there, push
 from orchestrator.control.remote.push_code import sent as as_sent
-from orchestrator.control.remote.queries import assigned_of, decide, decision_facts, not_there, run_there
 from orchestrator.control.submission import Started
 from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import OrchestrateError

@@ -18,7 +18,7 @@ from orchestrator.core.types import CommandAnswer
 from orchestrator.ui.doctor.local_machine import OLDEST_PYTHON
 
 # Packages that the control plane loads first, and those of a BenchMARL run.
-_PACKAGES = ("hydra", "jinja2", "orjson", "polars", "rich", "submitit", "typer", "yaml")
+_PACKAGES = ("hydra", "jinja2", "msgspec", "orjson", "polars", "rich", "submitit", "typer", "yaml")
 _TRAINING = ("torch", "torchrl", "benchmarl", "vmas")
 _LITTLE_KB = 5 << 20
 
