@@ -369,8 +369,14 @@ def test_json_everywhere_a_table_is_printed(bench: Bench) -> None:
 
     assert parsed("check", "grid.yaml")["points"] == 4
     assert parsed("sweep", "--grid", "grid.yaml", "--dry-run")["jobs"][0]["slots"] >= 1
-    assert {run["state"] for run in parsed("sweep", "--grid", "grid.yaml")["runs"]} == {"done"}
-    assert parsed("status")[0]["counts"] == {"done": 4}
+    swept = parsed("sweep", "--grid", "grid.yaml")
+    assert {run["state"] for run in swept["runs"]} == {"done"}
+    assert (swept["started"]["to_do"], swept["started"]["over"]) == (4, False)
+    (told,) = parsed("status")
+    assert told["counts"] == {"done": 4}
+    assert {run_id for job in told["jobs"].values() for run_id in job["runs"]} == {
+        run["run_id"] for run in told["runs"]
+    }
     assert parsed("collect", "tiny")["missing"] == []
     assert Path(bench.folder / parsed("report", "tiny")["page"]).exists()
     assert parsed("cancel", "tiny")["cancelled"] == []
