@@ -294,7 +294,7 @@ def test_tables_are_made_at_home(laptop: Laptop) -> None:
     laptop.pace(0.0)
     helpers.wait_for(lambda: laptop.states() == ["done"] * 3, what="the end of the run that was retried")
     laptop.run("status", "tiny", "--exchange")
-    result = laptop.dir().run(laptop.run_id(0)).result()
+    result = laptop.dir().run_to_read(laptop.run_id(0)).result()
     assert result is not None
     assert result["attempt"] == 2
     laptop.server.stop()
