@@ -31,6 +31,7 @@ FREEZE = """
 import json, sys
 from pathlib import Path
 from orchestrator.config.code.snapshot import freeze
+from orchestrator.core.records import plain
 from orchestrator.rundir import SweepDir
 code = freeze(SweepDir(Path(sys.argv[1]), "kept"), Path.cwd())
 print(json.dumps(plain(code)))
@@ -238,5 +239,5 @@ def test_kept_code_of_another_version_is_started_by_the_names_of_its_own_modules
 
 @pytest.mark.parametrize("module", ["jobs.worker; true", "jobs..worker", "", 3])
 def test_a_name_that_is_no_module_s_is_refused(module: object) -> None:
-    with pytest.raises(TypeError, match="names of modules"):
+    with pytest.raises(ValueError, match="entries"):
         parse(SentCode, {"id": "0", "python_path": [], "cwd": None, "entries": {"worker": module}})
