@@ -1,9 +1,9 @@
-"""Expand a grid into a sweep: every point becomes a run with an identity."""
+"""The runs of a sweep: every point of its grid, and every point added to it, with an identity."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -18,18 +18,24 @@ from orchestrator.config.grid.yaml_nodes import Entries, Items, Position, YamlFi
 from orchestrator.config.trainers import PRESET_KEY
 from orchestrator.core.errors import OrchestrateError, PlacedError
 from orchestrator.core.types import Run, Sweep, Value
+from orchestrator.rundir import LedgerEntry, SweepDir
+from orchestrator.rundir.ledger_entries import added_points
 
 
-def load_sweep(path: Path) -> Sweep:
-    """Load the sweep of a grid file. Raises :class:`GridError`."""
-    text = read_text(path, YamlFile(str(path)), _grids_near)
-    return expand(parse_grid(text, str(path)))
+def load_sweep(path: Path, results: Path | None = None) -> Sweep:
+    """Load the sweep of a grid file, with what was added to it in a ``results`` tree.
+
+    Raises :class:`GridError`.
+    """
+    grid = parse_grid(read_text(path, YamlFile(str(path)), _grids_near), str(path))
+    return runs_of(grid, () if results is None else SweepDir(results, grid.name).read_ledger())
 
 
-def expand(grid: Grid) -> Sweep:
-    """Expand every point of the grid into a run, in the order written: the last key varies fastest.
+def runs_of(grid: Grid, ledger: Iterable[LedgerEntry] = ()) -> Sweep:
+    """Return the sweep: a run for every point of the grid, then for those that its ledger adds.
 
-    Points of ``include`` come last. Raises :class:`GridError` if two points are the same run.
+    Points of the grid come in the order written: the last key varies fastest, those of ``include`` are last.
+    Raises :class:`GridError` if two of them are the same run.
     """
     runs: dict[str, Run] = {}
     places: dict[str, Mapping[str, Position]] = {}
@@ -51,6 +57,9 @@ def expand(grid: Grid) -> Sweep:
     for rule in grid.rules:
         if rule not in used and not rule.at.file:
             raise source.error(rule.at, "for: no run agrees with this entry, so nothing is set")
+    added = (_identify(grid, point, None) for point in added_points(ledger))
+    for run in added:
+        runs.setdefault(run.run_id, run)
     needs = {one.run_id: resources_of(one, grid.resources, grid.trainer, source) for one in runs.values()}
     most = largest(set(needs.values()))
     return Sweep(

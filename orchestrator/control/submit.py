@@ -380,7 +380,7 @@ def present(sweep_dir: SweepDir) -> Survey:
 
 def latest_sweep(sweep_dir: SweepDir) -> Sweep:
     """The sweep as its latest grid defines it: the runs that are this tree's to do."""
-    sweep = load_sweep(sweep_dir.latest_grid_path())
+    sweep = load_sweep(sweep_dir.latest_grid_path(), sweep_dir.results)
     own = share(sweep_dir.read_ledger())
     if own is None:
         return sweep

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from orchestrator.core.records import parse, plain
-from orchestrator.core.types import Int64, Job, Reason
+from orchestrator.core.types import Int64, Job, Reason, Value
 from orchestrator.rundir.frozen_code import FrozenCode, SentCode
 from orchestrator.rundir.submitted import SubmissionCost
 
@@ -66,6 +66,21 @@ class SubmissionEntry(LedgerEntry):
     dealt: frozenset[str] | None = None
     waiting: bool = False
     cost: SubmissionCost = field(default_factory=SubmissionCost)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddEntry(LedgerEntry):
+    """Points added to the grid's: of each all keys of the trainer, and the seed.
+
+    ``by``: what added them; ``why``: what that rested on; ``round``: of its decisions, counted from 1.
+    """
+
+    kind = "add"
+
+    points: tuple[Mapping[str, Value], ...]
+    by: str
+    why: str
+    round: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,6 +291,7 @@ _KINDS: Mapping[str, type[LedgerEntry]] = {
     one.kind: one
     for one in (
         SubmissionEntry,
+        AddEntry,
         CancelEntry,
         ReturnedEntry,
         RetryEntry,
@@ -307,6 +323,11 @@ def parse_entry(record: Mapping[str, Any], number: int = 0) -> LedgerEntry:
 def submissions(ledger: Iterable[LedgerEntry]) -> list[SubmissionEntry]:
     """Return the submissions of the ledger."""
     return [entry for entry in ledger if isinstance(entry, SubmissionEntry)]
+
+
+def added_points(ledger: Iterable[LedgerEntry]) -> tuple[Mapping[str, Value], ...]:
+    """Return the points that the ledger adds to the grid's."""
+    return tuple(point for entry in ledger if isinstance(entry, AddEntry) for point in entry.points)
 
 
 def jobs_of(ledger: Iterable[LedgerEntry]) -> Iterator[tuple[SubmissionEntry, Job]]:

@@ -14,7 +14,7 @@ import yaml
 
 from orchestrator.config.check import CheckReport, check_sweep
 from orchestrator.config.grid import parse_grid
-from orchestrator.config.sweep import expand, load_sweep
+from orchestrator.config.sweep import load_sweep, runs_of
 from tests import warm
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ HEAD = "name: speed\ntrainer: benchmarl\n"
 
 
 def check(text: str) -> CheckReport:
-    return check_sweep(expand(parse_grid(HEAD + text, "grid.yaml")))
+    return check_sweep(runs_of(parse_grid(HEAD + text, "grid.yaml")))
 
 
 def assert_golden(report: CheckReport, name: str, update: bool) -> None:
@@ -92,7 +92,7 @@ def test_faults_between_values_name_the_way_out(update_golden: bool) -> None:
 def test_what_no_run_reads_is_told_of_a_whole_grid_only() -> None:
     """Were the runs of mappo done, those of iql that are left would not read it either."""
     frames = "experiment.on_policy_collected_frames_per_batch"
-    sweep = expand(
+    sweep = runs_of(
         parse_grid(
             f"{HEAD}base: {{task: vmas/navigation, {frames}: 6_000}}\nmatrix: {{algorithm: [mappo, iql]}}\n",
             "g.yaml",

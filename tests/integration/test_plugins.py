@@ -18,7 +18,7 @@ import pytest
 from orchestrator.backends.local import LocalBackend
 from orchestrator.backends.script import Script
 from orchestrator.config.grid import parse_grid
-from orchestrator.config.sweep import expand, load_sweep
+from orchestrator.config.sweep import load_sweep, runs_of
 from orchestrator.control import submit
 from orchestrator.rundir import SweepDir
 from tests import warm
@@ -137,7 +137,7 @@ def test_the_page_shows_the_example_as_it_is() -> None:
 def test_the_grids_on_the_page_can_be_read() -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", DOCS.read_text(), re.DOTALL)
     grids = [block for block in blocks if "\ntrainer: " in block]
-    sweeps = [expand(parse_grid(grid, "grid.yaml")) for grid in grids]
+    sweeps = [runs_of(parse_grid(grid, "grid.yaml")) for grid in grids]
     assert [len(sweep.runs) for sweep in sweeps] == [6, 1, 30, 4]
 
 

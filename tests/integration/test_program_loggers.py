@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 from jobs.training.records import loggers
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.grid.loggers import LOGGERS
-from orchestrator.config.sweep import expand
+from orchestrator.config.sweep import runs_of
 from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Run
 from orchestrator.rundir import RunDir, SweepDir
@@ -49,7 +49,7 @@ STEPS = [100, 200, 300, 400, 500]
 def run_of(program: str = "", section: str = "loggers: [tensorboard, wandb]") -> Run:
     text = GRID % (sys.executable, json.dumps(program))
     text = text.replace("loggers: [tensorboard, wandb]", section)
-    (run,) = expand(parse_grid(text, "grid.yaml")).runs
+    (run,) = runs_of(parse_grid(text, "grid.yaml")).runs
     return run
 
 

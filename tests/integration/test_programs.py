@@ -18,7 +18,7 @@ import pytest
 from jobs.trainers.command import program_hook
 from orchestrator.config.check import check_sweep
 from orchestrator.config.grid import parse_grid
-from orchestrator.config.sweep import expand
+from orchestrator.config.sweep import runs_of
 from orchestrator.rundir import SweepDir
 from tests import warm
 from tests.helpers import ROOT, command_run, make_sweep, work
@@ -532,6 +532,6 @@ def test_check_for_another_machine_knows_only_what_goes_there(
     repository: Project, script: str, code: int
 ) -> None:
     text = f"name: mine\ntrainer: command\nbase: {{command: [{sys.executable}, {script}]}}\n"
-    here, there = (expand(parse_grid(text + f"targets: [{name}]\n", "g.yaml")) for name in ("local", "hpc"))
+    here, there = (runs_of(parse_grid(text + f"targets: [{name}]\n", "g.yaml")) for name in ("local", "hpc"))
     assert bool(check_sweep(there, folder=repository.folder).problems) == bool(code)
     assert check_sweep(here, folder=repository.folder).problems

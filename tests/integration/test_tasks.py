@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.config.check import CheckReport, check_sweep
 from orchestrator.config.grid import parse_grid
-from orchestrator.config.sweep import expand, load_sweep
+from orchestrator.config.sweep import load_sweep, runs_of
 from orchestrator.config.trainers.benchmarl import BENCHMARL
 
 with warnings.catch_warnings():  # what these say of each other at import is theirs to say
@@ -43,7 +43,7 @@ def environment(**overrides: Any) -> Any:
 
 
 def check(text: str) -> CheckReport:
-    return check_sweep(expand(parse_grid(f"name: tasks\ntrainer: benchmarl\n{text}", "grid.yaml")))
+    return check_sweep(runs_of(parse_grid(f"name: tasks\ntrainer: benchmarl\n{text}", "grid.yaml")))
 
 
 # multiwalker

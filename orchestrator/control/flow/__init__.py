@@ -69,7 +69,7 @@ def grid_flow(
     adopt: bool = False,
 ) -> Flow:
     """The flow of a grid file; its sweep lies in the results tree ``results``. See :func:`flow_of`."""
-    sweep = load_sweep(file)
+    sweep = load_sweep(file, results)
     return flow_of(sweep, SweepDir(results, sweep.name), wish, on, options, adopt=adopt)
 
 

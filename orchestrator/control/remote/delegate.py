@@ -27,7 +27,13 @@ from orchestrator.core.records import parse
 from orchestrator.core.types import Capacity, RunState, Sweep
 from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.frozen_code import SentCode
-from orchestrator.rundir.ledger_entries import AssignedEntry, RecalledEntry, ReleasedEntry, TreePlace
+from orchestrator.rundir.ledger_entries import (
+    AssignedEntry,
+    RecalledEntry,
+    ReleasedEntry,
+    TreePlace,
+    added_points,
+)
 from orchestrator.rundir.synced import require_own
 from orchestrator.status.ownership import AssignedRuns, home_of
 from orchestrator.status.survey import Survey
@@ -61,6 +67,7 @@ class Delegation:
             sweep=self.sweep.name,
             grid=self.sweep.grid_text,
             grid_path=str(source.relative_to(here)) if source.is_relative_to(here) else str(source),
+            added=added_points(self.sweep_dir.read_ledger()),
             profile_name=self.profile.name,
             profile=text_for_there(self.profile),
             code=code,

@@ -18,17 +18,24 @@ from orchestrator.backends.registry import AllBackends
 from orchestrator.config.code.snapshot import received
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.profiles import Profile, parse_profile
-from orchestrator.config.sweep import expand
+from orchestrator.config.sweep import runs_of
 from orchestrator.control.poll import close_attempts, give_up, idle_jobs, only_waiting, poll_sweep
 from orchestrator.control.remote.program import NO_CODE
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formats import require_known_format, stamp
 from orchestrator.core.records import parse, plain
-from orchestrator.core.types import RunState, Sweep
+from orchestrator.core.types import RunState, Sweep, Value
 from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.atomic import write_atomic
 from orchestrator.rundir.frozen_code import FrozenCode, SentCode
-from orchestrator.rundir.ledger_entries import AssignedShare, RetryEntry, ReturnedEntry, ShareEntry
+from orchestrator.rundir.ledger_entries import (
+    AddEntry,
+    AssignedShare,
+    RetryEntry,
+    ReturnedEntry,
+    ShareEntry,
+    added_points,
+)
 from orchestrator.status.disk_check import correct, inspect, proved_ended
 from orchestrator.status.ownership import given_back, share
 from orchestrator.status.survey import RunStatus
@@ -64,8 +71,8 @@ class Decision:
 class Assignment(Decision):
     """Assigned runs, and all that their submission needs.
 
-    ``grid_path``: the grid file relative to the code's folder. ``profile``: its text for this machine.
-    ``adopt``: also in a sweep that another tree assigned.
+    ``grid_path``: the grid file relative to the code's folder. ``added``: points that home's ledger adds to
+    it. ``profile``: its text for this machine. ``adopt``: also in a sweep that another tree assigned.
     """
 
     sweep: str
@@ -74,6 +81,7 @@ class Assignment(Decision):
     profile_name: str
     profile: str
     code: SentCode
+    added: tuple[Mapping[str, Value], ...] = ()
     adopt: bool = False
 
 
@@ -87,6 +95,7 @@ class AssignedSweep:
     code: FrozenCode
 
 
+_ADDED = "added where the sweep was submitted"
 _OLD_CODE_HINT = "another version of this program asks: `orchestrate sweep` with the grid sends its own code"
 
 
@@ -124,7 +133,8 @@ def _profile(assignment: Assignment, folder: Path, *, dry: bool) -> Profile:
 def _sweep(assignment: Assignment, code: FrozenCode) -> Sweep:
     folder = code.cwd if code.cwd.is_dir() else Path.cwd()
     with chdir(folder):  # a grid names files of the code by relative paths
-        full = expand(parse_grid(assignment.grid, assignment.grid_path))
+        added = AddEntry(points=assignment.added, by=assignment.owner, why=_ADDED)
+        full = runs_of(parse_grid(assignment.grid, assignment.grid_path), [added])
     wanted, known = set(assignment.run_ids), {run.run_id for run in full.runs}
     if unknown := wanted - known:
         raise OrchestrateError(
@@ -140,6 +150,9 @@ def _take_share(assignment: Assignment, sweep_dir: SweepDir) -> None:
     with sweep_dir.lock():
         if not assignment.adopt:
             require_home(assignment, sweep_dir)
+        known = added_points(sweep_dir.read_ledger())
+        if new := tuple(point for point in assignment.added if point not in known):
+            sweep_dir.add_to_ledger(AddEntry(points=new, by=assignment.owner, why=_ADDED))
         if back := sorted(given_back(sweep_dir.read_ledger()).intersection(assignment.run_ids)):
             runs = {run_id: sweep_dir.run(run_id).newest_attempt() for run_id in back}
             sweep_dir.add_to_ledger(RetryEntry(runs=runs))

@@ -80,7 +80,7 @@ def _look(file: Path, on: str | None, results: Path) -> tuple[SubmissionPlan, Ch
     from orchestrator.control.submit import plan_sweep
     from orchestrator.rundir import SweepDir
 
-    sweep = load_sweep(file)
+    sweep = load_sweep(file, results)
     backend = target_of(sweep, on)
     capacity, notes = capacity_now(backend)
     planned = plan_sweep(sweep, SweepDir(results, sweep.name), capacity)

@@ -83,7 +83,7 @@ def estimate(
     except ValueError as error:
         raise OrchestrateError(f"--deadline: {error}") from None
     with working(f"reading {file}"):
-        sweep = load_sweep(file)
+        sweep = load_sweep(file, results)
         names = list(dict.fromkeys(name.strip() for name in on.split(","))) if on else list(sweep.targets)
         refuse_wrong_names(sweep)
         report_step(f"predicting {count(len(sweep.runs), 'run')} on {', '.join(names)}")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from jobs.hydra.override_text import override_text
 from jobs.hydra.overrides import runs_of
+from orchestrator.config import sweep
 from orchestrator.config.grid import parse_grid
-from orchestrator.config.sweep import expand
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run
@@ -21,7 +21,7 @@ BENCHMARL = get_trainer("benchmarl")
 
 
 def by_grid(text: str) -> list[Run]:
-    return list(expand(parse_grid("name: a\ntrainer: benchmarl\n" + text, "grid.yaml")).runs)
+    return list(sweep.runs_of(parse_grid("name: a\ntrainer: benchmarl\n" + text, "grid.yaml")).runs)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from jobs.trainers.amounts import Amounts, excessive_amounts
 from jobs.trainers.ppo.training import TRAINER
 from orchestrator.config.check import distinct
 from orchestrator.config.grid import parse_grid
-from orchestrator.config.sweep import expand, load_sweep
+from orchestrator.config.sweep import load_sweep, runs_of
 from orchestrator.core.types import Run
 from tests.helpers import ROOT
 
@@ -28,9 +28,9 @@ OFTEN = "experiment.off_policy_collected_frames_per_batch: 100, experiment.check
 MAPPO, IQL = (f"task: vmas/navigation, algorithm: {name}" for name in ("mappo", "iql"))
 
 
-def runs_of(trainer: str, base: str) -> Sequence[Run]:
+def distinct_runs(trainer: str, base: str) -> Sequence[Run]:
     text = f"name: a\ntrainer: {trainer}\nbase: {{{base}}}\nmatrix: {{seed: [0, 1]}}\n"
-    return tuple(distinct(expand(parse_grid(text, "a.yaml")).runs).values())
+    return tuple(distinct(runs_of(parse_grid(text, "a.yaml")).runs).values())
 
 
 def amounts_of(run: Run) -> Amounts:
@@ -95,7 +95,7 @@ def warned(runs: Sequence[Run]) -> dict[str | None, str]:
     ],
 )
 def test_what_cannot_be_is_named_with_figures(trainer: str, base: str, key: str, figure: str) -> None:
-    assert figure in warned(runs_of(trainer, base))[key]
+    assert figure in warned(distinct_runs(trainer, base))[key]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_what_cannot_be_is_named_with_figures(trainer: str, base: str, key: str,
     ],
 )
 def test_what_can_be_is_not(trainer: str, base: str) -> None:
-    assert warned(runs_of(trainer, base)) == {}
+    assert warned(distinct_runs(trainer, base)) == {}
 
 
 @pytest.mark.parametrize("grid", sorted((ROOT / "sweeps").glob("*.yaml")), ids=lambda path: path.name)
@@ -132,10 +132,10 @@ def test_no_grid_of_ours_is_warned_of(grid: Path) -> None:
 
 def test_a_check_warns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MEMORY, str(FOUR_GB))
-    ppo = TRAINER.check(runs_of("ppo", f"{GAME}, envs: 1_048_576, rollout_steps: 1024"))
+    ppo = TRAINER.check(distinct_runs("ppo", f"{GAME}, envs: 1_048_576, rollout_steps: 1024"))
     from jobs.trainers.benchmarl.configuration.checking import check
 
-    iql = check(runs_of("benchmarl", f"{IQL}, experiment.off_policy_memory_size: 10_000_000_000"))
+    iql = check(distinct_runs("benchmarl", f"{IQL}, experiment.off_policy_memory_size: 10_000_000_000"))
     assert [(one.key, one.blocks) for one in ppo + iql] == [
         ("envs", False),
         ("experiment.off_policy_memory_size", False),

@@ -12,7 +12,7 @@ from jobs.training.context import BadConfigError
 from jobs.training.plugins import as_submitted, load_plugins
 from orchestrator.config.code.identity import code_id
 from orchestrator.config.grid import parse_grid
-from orchestrator.config.sweep import expand
+from orchestrator.config.sweep import runs_of
 from orchestrator.config.trainers import is_installed
 from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.config.trainers.command import COMMAND
@@ -24,7 +24,7 @@ GRID = "name: g\ntrainer: benchmarl\nplugins: {}\nbase: {{task: vmas/navigation,
 
 
 def read(plugins: str, source: str = "grid.yaml") -> tuple[PluginSource, ...]:
-    return expand(parse_grid(GRID.format(plugins), source)).plugins
+    return runs_of(parse_grid(GRID.format(plugins), source)).plugins
 
 
 def write(folder: Path, name: str, text: str = "") -> Path:
@@ -59,8 +59,8 @@ def test_a_folder_is_relative_to_the_grid_file_and_a_bare_name_is_installed(tmp_
 
 
 def test_plugins_are_no_part_of_what_a_run_is() -> None:
-    without = expand(parse_grid(GRID.replace("plugins: {}\n", "").format(), "grid.yaml"))
-    one, other = (expand(parse_grid(GRID.format(value), "grid.yaml")) for value in ("./mine", "/else/where"))
+    without = runs_of(parse_grid(GRID.replace("plugins: {}\n", "").format(), "grid.yaml"))
+    one, other = (runs_of(parse_grid(GRID.format(value), "grid.yaml")) for value in ("./mine", "/else/where"))
     assert one.runs == other.runs == without.runs
 
 

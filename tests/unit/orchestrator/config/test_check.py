@@ -14,7 +14,7 @@ import pytest
 from orchestrator.config import passed_checks
 from orchestrator.config.check import CheckReport, check_sweep
 from orchestrator.config.grid import parse_grid
-from orchestrator.config.sweep import expand
+from orchestrator.config.sweep import runs_of
 from orchestrator.core import hardware
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.installation import install_here
@@ -31,7 +31,7 @@ class Checker:
 
     def check(self, text: str, trainer: str = "ppo") -> CheckReport:
         grid = f"name: c\ntrainer: {trainer}\nbase: {{task: gymnasium/CartPole-v1}}\n{text}"
-        return check_sweep(expand(parse_grid(grid, "grid.yaml")), python=str(self.path))
+        return check_sweep(runs_of(parse_grid(grid, "grid.yaml")), python=str(self.path))
 
     @property
     def requests(self) -> list[Any]:
@@ -115,7 +115,7 @@ def test_a_check_with_problems_or_of_files_that_a_person_edits_is_repeated(
 
 def test_problems_name_the_line_of_their_key_and_come_in_its_order() -> None:
     grid = "name: c\ntrainer: command\nbase: {seed: 0}\nmatrix:\n  steps: [1, 2]\n  command: ['not a list']\n"
-    report = check_sweep(expand(parse_grid(grid, "grid.yaml")))
+    report = check_sweep(runs_of(parse_grid(grid, "grid.yaml")))
     assert [(problem.line, problem.key) for problem in report.problems] == [(6, "command")]
     assert (report.points, report.structures) == (2, 1)
     assert str(report.problems[0]).startswith("grid.yaml:6:3: ")
@@ -128,7 +128,7 @@ def test_processes_that_must_share_cores_are_warned_of(monkeypatch: pytest.Monke
     def warnings(trainer: str, resources: str) -> list[str]:
         base = "base: {task: bucket_brigade/hard, mode: parallel}\nmatrix: {actors: [1, 2]}"
         grid = f"name: c\ntrainer: {trainer}\n{base}\nresources: {resources}\n"
-        report = check_sweep(expand(parse_grid(grid, "grid.yaml")))
+        report = check_sweep(runs_of(parse_grid(grid, "grid.yaml")))
         assert not report.problems
         return [str(warning) for warning in report.warnings]
 
@@ -149,7 +149,7 @@ def test_processes_that_must_share_cores_are_warned_of(monkeypatch: pytest.Monke
 
 
 def test_a_check_that_cannot_run_says_why() -> None:
-    sweep = expand(parse_grid("name: c\ntrainer: command\nbase: {seed: 0}\n", "grid.yaml"))
+    sweep = runs_of(parse_grid("name: c\ntrainer: command\nbase: {seed: 0}\n", "grid.yaml"))
     with pytest.raises(OrchestrateError, match="cannot start /nowhere/python"):
         check_sweep(sweep, python="/nowhere/python")
     with pytest.raises(OrchestrateError, match="exit code 1"):
@@ -157,7 +157,7 @@ def test_a_check_that_cannot_run_says_why() -> None:
 
 
 def test_a_python_without_the_trainers_packages_is_told_what_to_install(tmp_path: Path) -> None:
-    sweep = expand(parse_grid("name: c\ntrainer: command\nbase: {seed: 0}\n", "grid.yaml"))
+    sweep = runs_of(parse_grid("name: c\ntrainer: command\nbase: {seed: 0}\n", "grid.yaml"))
     bare = tmp_path / "python"
     said = "ModuleNotFoundError: No module named 'torch'"
     bare.write_text(f'#!/bin/sh\necho Traceback >&2\necho "{said}" >&2\nexit 1\n')

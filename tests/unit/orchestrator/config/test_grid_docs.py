@@ -9,7 +9,7 @@ import pytest
 
 from docs.code_reference import grid_list
 from orchestrator.config.grid import parse_grid
-from orchestrator.config.sweep import expand
+from orchestrator.config.sweep import runs_of
 from orchestrator.core.errors import GridError
 
 DOCS = Path(__file__).parents[4] / "docs" / "grid.md"
@@ -18,7 +18,7 @@ EXAMPLE = re.compile(r"```yaml\n(?P<grid>(?:(?!```).)*)```\n\n```text\n(?P<messa
 
 def message(grid: str) -> str:
     with pytest.raises(GridError) as caught:
-        expand(parse_grid(grid, "grid.yaml"))
+        runs_of(parse_grid(grid, "grid.yaml"))
     hint = f"  {caught.value.hint}\n" if caught.value.hint else ""
     return f"{caught.value}\n{hint}"
 
@@ -49,6 +49,6 @@ def test_the_sections_are_what_the_code_says(update_golden: bool) -> None:
 def test_the_first_example_in_the_docs_is_ten_runs() -> None:
     grid = re.search(r"```yaml\n(.*?)```", DOCS.read_text(), re.DOTALL)
     assert grid is not None
-    sweep = expand(parse_grid(grid[1], "grid.yaml"))
+    sweep = runs_of(parse_grid(grid[1], "grid.yaml"))
     assert len(sweep.runs) == 10
     assert [run.point["algorithm"] for run in sweep.runs] == ["mappo"] * 6 + ["iql"] * 3 + ["ippo"]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from orchestrator.config.check import check_sweep
 from orchestrator.config.grid import parse_grid
-from orchestrator.config.sweep import expand, load_sweep
+from orchestrator.config.sweep import load_sweep, runs_of
 from orchestrator.core.errors import GridError
 from orchestrator.core.types import Sweep
 
@@ -26,7 +26,7 @@ HEAD = "name: own\ntrainer: benchmarl\n"
 
 
 def sweep_of(text: str) -> Sweep:
-    return expand(parse_grid(HEAD + text, "grid.yaml"))
+    return runs_of(parse_grid(HEAD + text, "grid.yaml"))
 
 
 def points(sweep: Sweep) -> list[dict[str, Any]]:
@@ -127,7 +127,7 @@ def test_a_grid_in_two_files_is_the_grid_in_one(tmp_path_factory: Any, moved: li
     whole = sweep_of("".join(f"{name}: {text}\n" for name, text in WHOLE.items()))
     assert found.runs == whole.runs
     assert found.resources == whole.resources
-    again = expand(parse_grid(found.grid_text, "elsewhere/0001.yaml"))
+    again = runs_of(parse_grid(found.grid_text, "elsewhere/0001.yaml"))
     assert again.runs == whole.runs, found.grid_text
     assert again.resources == whole.resources
 

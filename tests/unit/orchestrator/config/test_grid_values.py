@@ -14,7 +14,7 @@ from orchestrator.config.grid import parse_grid
 from orchestrator.config.grid.hydra_sweeps import SweepTextError, sweep_values
 from orchestrator.config.grid.model import same_value
 from orchestrator.config.grid.yaml_scalars import resolve
-from orchestrator.config.sweep import expand
+from orchestrator.config.sweep import runs_of
 from orchestrator.core.errors import GridError, OrchestrateError
 from orchestrator.core.types import Sweep
 
@@ -171,7 +171,7 @@ def test_truth_is_not_one() -> None:
     assert same_value(1.0) == same_value(1)
     assert same_value({"a": [1.0], "b": 2}) == same_value({"b": 2, "a": [1]})
     grid = parse_grid(f"{HEAD}matrix: {{a: [true, 1]}}\nexclude: [{{a: 1.0}}]", "grid.yaml")
-    assert [run.overrides["a"] for run in expand(grid).runs] == [True]
+    assert [run.overrides["a"] for run in runs_of(grid).runs] == [True]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_truth_is_not_one() -> None:
      ("time: 1-12", None, "1-12"), ("time: 1-12:30:00", None, "1-12:30:00")],
 )  # fmt: skip
 def test_resources_take_slurms_syntax(text: str, mem: str | None, time: str | None) -> None:
-    resources = expand(
+    resources = runs_of(
         parse_grid(f"{HEAD}base: {{threads: 2}}\nresources: {{{text}}}", "grid.yaml")
     ).resources
     assert (resources.mem, resources.time, resources.cpus_per_task) == (mem, time, 2)
@@ -196,19 +196,19 @@ def test_resources_take_slurms_syntax(text: str, mem: str | None, time: str | No
 )  # fmt: skip
 def test_resources_refuse_the_rest(text: str) -> None:
     with pytest.raises(GridError):
-        expand(parse_grid(f"{HEAD}base: {{seed: 0, a: x}}\nresources: {{{text}}}", "grid.yaml"))
+        runs_of(parse_grid(f"{HEAD}base: {{seed: 0, a: x}}\nresources: {{{text}}}", "grid.yaml"))
 
 
 def test_nodes_are_for_trainers_that_know_several_and_no_part_of_a_run() -> None:
     def swept(resources: str) -> Sweep:
         text = f"name: x\ntrainer: command\nbase: {{command: [a], n: 3}}\nresources: {{{resources}}}"
-        return expand(parse_grid(text, "grid.yaml"))
+        return runs_of(parse_grid(text, "grid.yaml"))
 
     asked = swept("nodes: '{n} + 1'")
     assert asked.resources.nodes == 4
     assert asked.runs == swept("").runs
     with pytest.raises(GridError, match="the trainer benchmarl trains on one node") as caught:
-        expand(parse_grid(f"{HEAD}base: {{a: 1}}\nresources: {{nodes: 2}}", "grid.yaml"))
+        runs_of(parse_grid(f"{HEAD}base: {{a: 1}}\nresources: {{nodes: 2}}", "grid.yaml"))
     assert (caught.value.line, caught.value.hint) == (
         HEAD.count("\n") + 2,
         "remove nodes, or train with a program of your own for several: trainer: command",
@@ -225,15 +225,15 @@ def test_nodes_are_for_trainers_that_know_several_and_no_part_of_a_run() -> None
 )
 def test_processes_have_a_core_each_on_one_node_or_two(trainer: str, keys: str, cores: int) -> None:
     text = f"name: x\ntrainer: {trainer}\nbase: {{task: bucket_brigade/hard, {keys}}}"
-    assert expand(parse_grid(text, "grid.yaml")).resources.cpus_per_task == cores
-    both = expand(parse_grid(f"{text}\nresources: {{nodes: 2}}", "grid.yaml")).resources
+    assert runs_of(parse_grid(text, "grid.yaml")).resources.cpus_per_task == cores
+    both = runs_of(parse_grid(f"{text}\nresources: {{nodes: 2}}", "grid.yaml")).resources
     assert (both.nodes, both.cpus_per_task) == (2, cores // 2)
 
 
 def test_processes_that_share_memory_have_one_node_and_a_core_each() -> None:
     text = "name: x\ntrainer: a2c\nbase: {task: bucket_brigade/hard, mode: asynchronous, actors: 4}"
-    assert expand(parse_grid(text, "grid.yaml")).resources.cpus_per_task == 4
+    assert runs_of(parse_grid(text, "grid.yaml")).resources.cpus_per_task == 4
     with pytest.raises(
         OrchestrateError, match="found 2, and mode asynchronous of the trainer a2c trains on one"
     ):
-        expand(parse_grid(f"{text}\nresources: {{nodes: 2}}", "grid.yaml"))
+        runs_of(parse_grid(f"{text}\nresources: {{nodes: 2}}", "grid.yaml"))

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.config.grid import parse_grid
-from orchestrator.config.sweep import expand, load_sweep
+from orchestrator.config.sweep import load_sweep, runs_of
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import GridError, OrchestrateError
 from orchestrator.core.records import parse, plain
@@ -81,7 +81,7 @@ def section(name: str, entries: dict[str, Any]) -> str:
 
 
 def sweep_of(text: str) -> Sweep:
-    return expand(parse_grid(HEAD + text, "grid.yaml"))
+    return runs_of(parse_grid(HEAD + text, "grid.yaml"))
 
 
 def ids(sweep: Sweep) -> list[str]:
@@ -241,7 +241,7 @@ def test_lists_over_several_keys_are_not_multiplied(section: str) -> None:
     grid = parse_grid(f"{HEAD}base: {{seed: 0}}\n{text}{some}", "grid.yaml")
     assert len(grid.exclude) == 1
     if section == "zip":
-        assert [run.point["a"] for run in expand(grid).runs] == list(range(1, 20, 2))
+        assert [run.point["a"] for run in runs_of(grid).runs] == list(range(1, 20, 2))
 
 
 def test_every_value_of_a_list_in_exclude_must_be_one_of_its_key() -> None:
@@ -310,7 +310,7 @@ def test_a_trainer_says_what_its_runs_occupy_and_the_grid_overrules_it() -> None
 
     def needs(text: str) -> list[Resources]:
         grid = parse_grid(f"name: s\ntrainer: command\nmatrix: {{processes: [1, 2]}}\n{text}", "grid.yaml")
-        sweep = expand(replace(grid, trainer=replace(grid.trainer, resources=occupied)))
+        sweep = runs_of(replace(grid, trainer=replace(grid.trainer, resources=occupied)))
         return [sweep.needs_of(run) for run in sweep.runs]
 
     assert needs("base: {threads: 2}") == [Resources(2, 1), Resources(4, 1)]
@@ -324,7 +324,7 @@ def test_a_trainer_says_what_its_runs_occupy_and_the_grid_overrules_it() -> None
 def test_a_run_in_several_processes_has_a_core_for_each_thread_of_each() -> None:
     text = "name: s\ntrainer: ppo\nbase: {mode: parallel, threads: 2}\nmatrix: {actors: [4, '8']}\n"
     for nodes, cores in (1, [8, 16]), (4, [2, 4]):
-        sweep = expand(parse_grid(f"{text}resources: {{nodes: {nodes}}}", "grid.yaml"))
+        sweep = runs_of(parse_grid(f"{text}resources: {{nodes: {nodes}}}", "grid.yaml"))
         assert [sweep.needs_of(run).cpus_per_task for run in sweep.runs] == cores
 
 
@@ -346,12 +346,12 @@ def test_a_run_in_several_processes_has_a_core_for_each_thread_of_each() -> None
 def test_actors_that_do_not_fit_the_nodes_are_refused(trainer: str, keys: str, message: str) -> None:
     grid = f"name: s\ntrainer: {trainer}\nbase: {keys}\nresources: {{nodes: 2}}"
     with pytest.raises(OrchestrateError, match=message):
-        expand(parse_grid(grid, "grid.yaml"))
+        runs_of(parse_grid(grid, "grid.yaml"))
 
 
 def test_a_preset_is_the_keys_that_it_stands_for() -> None:
     def of(text: str) -> Sweep:
-        return expand(parse_grid(f"name: s\ntrainer: ppo\n{text}", "grid.yaml"))
+        return runs_of(parse_grid(f"name: s\ntrainer: ppo\n{text}", "grid.yaml"))
 
     preset = of("base: {envs: 64}\nmatrix: {preset: [laptop, 28-core]}")
     keys = "{envs: 64, mode: parallel, actors: 4, batch_size: 512}"

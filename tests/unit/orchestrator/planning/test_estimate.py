@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from orchestrator.backends.skypilot import SkyPilotBackend
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.profiles import Profile, parse_profile
-from orchestrator.config.sweep import expand
+from orchestrator.config.sweep import runs_of
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Capacity, Price, Resources, Run, RunState, Sweep
@@ -266,7 +266,7 @@ ON_L4 = Speed(
 
 
 def cloud_forecast(text: str) -> Forecast:
-    sweep = expand(parse_grid(on_one_gpu(), "bucket_brigade.yaml"))
+    sweep = runs_of(parse_grid(on_one_gpu(), "bucket_brigade.yaml"))
     profile = parse_profile(text, "l4.yaml", "l4")
     seen, table = seen_of(sweep), SpeedTable([ON_L4])
     plan = make_plan(sweep, seen, SkyPilotBackend(profile).capacity(ask=False), submission=1)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from orchestrator.config.grid import parse_grid
-from orchestrator.config.sweep import expand
+from orchestrator.config.sweep import runs_of
 from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Capacity, Job, Reason, Resources, RunState, Size, Sweep, TargetAssignment
@@ -145,7 +145,7 @@ CLUSTER = Capacity("c", cores=4, gpus=0, mem="8G", time="1:00:00", array_size=10
 def sized(*threads: int, resources: str = "{}") -> Sweep:
     """A sweep of one run for each of these numbers of threads."""
     zipped = f"zip: {{n: {list(range(1, len(threads) + 1))}, threads: {list(threads)}}}"
-    return expand(parse_grid(f"name: s\ntrainer: command\n{zipped}\nresources: {resources}\n", "grid.yaml"))
+    return runs_of(parse_grid(f"name: s\ntrainer: command\n{zipped}\nresources: {resources}\n", "grid.yaml"))
 
 
 @given(

@@ -13,6 +13,7 @@ from orchestrator.rundir import FrozenCode, LedgerEntry
 from orchestrator.rundir.atomic import dump_json
 from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.rundir.ledger_entries import (
+    AddEntry,
     AssignedEntry,
     AssignedShare,
     CancelEntry,
@@ -79,6 +80,10 @@ decided = [
     st.builds(kind, **always, runs=attempts, why=st.none() | text)
     for kind in (CancelEntry, ReturnedEntry, RetryEntry, MemoryEntry, LostEntry)
 ]
+points = st.dictionaries(text, text | whole | st.booleans(), max_size=3)
+added = st.builds(
+    AddEntry, **always, points=st.lists(points, max_size=3).map(tuple), by=text, why=text, round=whole
+)
 results = st.builds(FoundResult, whole, st.none() | whole, st.none() | seconds, st.none() | text)
 failures = st.builds(
     FailedAttempt, whole, st.none() | st.sampled_from(Reason), st.none() | text, st.none() | whole
@@ -107,7 +112,7 @@ elsewhere = [
 ]
 
 
-@given(st.one_of(submitted, *decided, *evidence, *elsewhere))
+@given(st.one_of(submitted, added, *decided, *evidence, *elsewhere))
 def test_an_entry_is_read_as_it_was_written(entry: LedgerEntry) -> None:
     again = parse_entry(json.loads(dump_json(entry.to_json())), entry.number)
     assert again == entry

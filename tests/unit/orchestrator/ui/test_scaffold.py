@@ -14,7 +14,7 @@ import pytest
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.profiles import find_profile, parse_profile
 from orchestrator.config.profiles.model import READERS
-from orchestrator.config.sweep import expand, load_sweep
+from orchestrator.config.sweep import load_sweep, runs_of
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import CommandAnswer
 from orchestrator.ui.doctor.past_sweep import SWEEP
@@ -54,7 +54,7 @@ def test_what_is_written_is_right_as_it_is_and_with_its_examples(kind: str, tmp_
     examples = [line for line in text.splitlines() if uncommented(line) != line]
     assert len(examples) == 8
     for line in examples:  # each by itself: an entry of include must know all keys of matrix
-        assert expand(parse_grid(text.replace(line, uncommented(line)), "first.yaml")).runs != grid.runs
+        assert runs_of(parse_grid(text.replace(line, uncommented(line)), "first.yaml")).runs != grid.runs
     if kind != "local":
         assert find_profile(str(begun.written[1])).backend == kind
         full = uncommented(begun.written[1].read_text())
