@@ -68,7 +68,7 @@ def _submit(sweep_dir: SweepDir, latest: LastSubmission) -> Plan | None:
     sweep = submit.latest_sweep(sweep_dir)
     try:
         done = submit.submit_sweep(
-            sweep, sweep_dir, backend, wish, define=False, capacity=room, deal=latest.deal
+            sweep, sweep_dir, backend, wish, define=False, capacity=room, assignment=latest.assignment
         )
     except QueueFullError:
         return None

@@ -29,22 +29,22 @@ def rehearse(
     wish: SubmitOptions = AS_USUAL,
     *,
     code: FrozenCode | None = None,
-    deal: TargetAssignment | None = None,
+    assignment: TargetAssignment | None = None,
     later: int = 0,
 ) -> Mapping[str, Any]:
     """Check and plan a submission, to the byte, in the form of :func:`planned`.
 
     Reads the target's limits as a submission does; a note says if it does not answer. A part of a sweep that
-    targets share (``deal``) is not checked: the whole was, before. The arguments are those of
+    targets share (``assignment``) is not checked: the whole was, before. The arguments are those of
     :func:`submit.plan_sweep` and :func:`submit.render_plan`. Raises :class:`ChecksFailedError`.
     """
     capacity, notes = capacity_now(backend)
-    prospect = submit.plan_sweep(sweep, sweep_dir, capacity, wish, deal, later)
+    prospect = submit.plan_sweep(sweep, sweep_dir, capacity, wish, assignment, later)
     plan = prospect.plan
-    warnings = _warnings(plan, code) if deal is None else ()
+    warnings = _warnings(plan, code) if assignment is None else ()
     concerns = backend.concerns(plan, ask=not notes)
     scripts = submit.render_plan(plan, sweep_dir, backend, code)
-    keys = key_notes(Path.cwd()) if code is None and deal is None else ()
+    keys = key_notes(Path.cwd()) if code is None and assignment is None else ()
     return planned(plan, scripts, (*notes, *prospect.seen.damaged, *map(str, (*warnings, *concerns)), *keys))
 
 

@@ -23,7 +23,7 @@ from orchestrator.core.formatting import count
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.ledger_entries import TreePlace
-from orchestrator.status.ownership import AssignedRuns
+from orchestrator.status.ownership import TreeAssignment
 from orchestrator.status.survey import Survey
 from orchestrator.sync.request import SyncOptions, SyncProgress
 from orchestrator.sync.source import find_source
@@ -61,13 +61,13 @@ def _never_asked(sweep_dir: SweepDir) -> str | None:
     return None if sweep_dir.is_used_by(os.geteuid()) else f"{sweep_dir.path} belongs to another user"
 
 
-def _done(seen: Survey, one: AssignedRuns) -> int:
+def _done(seen: Survey, one: TreeAssignment) -> int:
     statuses = (seen.statuses.get(run_id) for run_id in one.run_ids)
     done = (RunState.DONE, RunState.STALE)
     return sum(status is not None and status.state in done for status in statuses)
 
 
-def _is_home(seen: Survey, one: AssignedRuns) -> bool:
+def _is_home(seen: Survey, one: TreeAssignment) -> bool:
     """Whether there is nothing left to ask: every run that a place was given is done, and its result here."""
     given = (seen.statuses.get(run_id) for run_id in one.run_ids)
     return all(status is None or status.state is RunState.DONE for status in given)
@@ -118,7 +118,7 @@ def fetch_from_trees(sweep_dir: SweepDir, tell: Tell) -> bool:
     return whole
 
 
-def _given(sweep_dir: SweepDir) -> list[AssignedRuns]:
+def _given(sweep_dir: SweepDir) -> list[TreeAssignment]:
     """The trees behind ssh that have runs of the sweep."""
     return [one for one in assigned_of(sweep_dir) if one.run_ids]
 
@@ -168,7 +168,7 @@ def retry(sweep_dir: SweepDir, run_ids: Sequence[str]) -> DecisionReport:
 
 
 def _tell(
-    sweep_dir: SweepDir, command: str, key: str, elsewhere: Sequence[tuple[AssignedRuns, list[str]]]
+    sweep_dir: SweepDir, command: str, key: str, elsewhere: Sequence[tuple[TreeAssignment, list[str]]]
 ) -> tuple[dict[TreePlace, tuple[str, ...]], tuple[OrchestrateError, ...]]:
     """Run the command on each place's runs; return those that it lists under ``key``, and the errors."""
     argv = [command, sweep_dir.name, "--json", "--delegated"]
@@ -211,7 +211,7 @@ def log_from(
 
 def _parted(
     sweep_dir: SweepDir, run_ids: Sequence[str]
-) -> tuple[list[str], list[tuple[AssignedRuns, list[str]]]]:
+) -> tuple[list[str], list[tuple[TreeAssignment, list[str]]]]:
     """Runs by the tree that has them; what came home from elsewhere is still that tree's to decide."""
     left, elsewhere = list(run_ids), []
     for one in assigned_of(sweep_dir):

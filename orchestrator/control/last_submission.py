@@ -18,7 +18,7 @@ class LastSubmission:
     backend: Backend
     slots: int | None
     canary: bool
-    deal: TargetAssignment | None
+    assignment: TargetAssignment | None
 
 
 def latest_target(sweep_dir: SweepDir, job: str | None = None) -> LastSubmission | None:
@@ -31,8 +31,8 @@ def latest_target(sweep_dir: SweepDir, job: str | None = None) -> LastSubmission
     for entry in reversed(made):
         if own is None or entry.on == own.on:
             backend = find_target(entry.on, entry.options)
-            deal = None if entry.dealt is None else TargetAssignment(entry.dealt)
-            return LastSubmission(backend, entry.slots, entry.canary, deal)
+            assignment = None if entry.dealt is None else TargetAssignment(entry.dealt)
+            return LastSubmission(backend, entry.slots, entry.canary, assignment)
     return None
 
 

@@ -130,7 +130,7 @@ def plan_sweep(
     sweep_dir: SweepDir,
     capacity: Capacity,
     wish: SubmitOptions = AS_USUAL,
-    deal: TargetAssignment | None = None,
+    assignment: TargetAssignment | None = None,
     later: int = 0,
 ) -> SubmissionPlan:
     """What would be submitted now, after so many other submissions (``later``). Writes nothing."""
@@ -140,7 +140,7 @@ def plan_sweep(
     on_record = seen.statuses == told.statuses
     seen = retried(seen, second_chances(sweep, seen, capacity))
     number = _next_submission(sweep_dir.read_ledger()) + later
-    return SubmissionPlan(_plan(sweep, number, seen, capacity, wish, deal), seen, on_record)
+    return SubmissionPlan(_plan(sweep, number, seen, capacity, wish, assignment), seen, on_record)
 
 
 def _plan(
@@ -149,10 +149,12 @@ def _plan(
     seen: Survey,
     capacity: Capacity,
     wish: SubmitOptions,
-    deal: TargetAssignment | None,
+    assignment: TargetAssignment | None,
 ) -> Plan:
     slots, canary = wish.slots, wish.canary
-    return make_plan(sweep, seen, capacity, submission=number, slots=slots, canary=canary, deal=deal)
+    return make_plan(
+        sweep, seen, capacity, submission=number, slots=slots, canary=canary, assignment=assignment
+    )
 
 
 def _next_submission(ledger: Sequence[LedgerEntry]) -> int:
@@ -185,13 +187,13 @@ def submit_sweep(
     define: bool = True,
     capacity: Callable[[], Capacity] | None = None,
     code: FrozenCode | None = None,
-    deal: TargetAssignment | None = None,
+    assignment: TargetAssignment | None = None,
 ) -> SubmissionReport:
     """Submit the missing runs that no live job has.
 
     With ``define`` the grid becomes the sweep's latest; without, as for a replacement of a lost worker, a
     grid that was submitted meanwhile stays the latest. ``capacity`` replaces the backend's own; it is read
-    when no other command can submit. ``code`` replaces a new snapshot of the code. ``deal``: as for
+    when no other command can submit. ``code`` replaces a new snapshot of the code. ``assignment``: as for
     :func:`make_plan`.
 
     The order is safe at every moment: ledger entry, submission, its id in the ledger. A job that was
@@ -214,7 +216,7 @@ def submit_sweep(
         room = (capacity or backend.capacity)()
         seen = _give_second_chances(sweep, sweep_dir, correct(seen, found, sweep_dir), room)
         number = _next_submission(sweep_dir.read_ledger())
-        plan = _plan(sweep, number, seen, room, wish, deal)
+        plan = _plan(sweep, number, seen, room, wish, assignment)
         plan = _describe_runs(plan, sweep_dir)
         ids: Mapping[str, str] = {}
         if plan.jobs or _new_skips(plan, seen):
@@ -222,7 +224,7 @@ def submit_sweep(
             code = code or (None if define else submitted_code(sweep_dir)) or freeze(sweep_dir, Path.cwd())
             money = reckon(plan, seen, sweep_dir, backend.address, list_price, wish.budget, launch=define)
             scripts = scripts_of(money.plan, sweep_dir, backend, code)
-            entry = _entry(money, backend, wish, grid, code, deal)
+            entry = _entry(money, backend, wish, grid, code, assignment)
             submission = Submission(money.plan, sweep_dir, entry)  # what cannot be rendered is not on record
             full = submission.submit(scripts, backend)
             plan, ids = submission.plan, submission.job_ids
@@ -265,7 +267,7 @@ def _entry(
     wish: SubmitOptions,
     grid: int,
     code: FrozenCode,
-    deal: TargetAssignment | None,
+    assignment: TargetAssignment | None,
 ) -> SubmissionEntry:
     """Return the ledger entry of a submission before its first array is submitted."""
     plan = money.plan
@@ -282,7 +284,7 @@ def _entry(
         jobs=plan.jobs,
         skipped=plan.skipped,
         waiting=bool(plan.waiting),
-        dealt=None if deal is None else deal.run_ids,
+        dealt=None if assignment is None else assignment.run_ids,
         cost=money.cost,
     )
 

@@ -41,20 +41,22 @@ def make_plan(
     submission: int,
     slots: int | None = None,
     canary: bool = False,
-    deal: TargetAssignment | None = None,
+    assignment: TargetAssignment | None = None,
 ) -> Plan:
     """Assign every unfinished run that the target can train to a job, with interleaved configurations.
 
     ``slots``: runs at once in a job; by default as many as fit, on one machine less those already running.
     With ``canary`` one run of each configuration is planned until one has trained; the others wait.
-    ``submission``: the number of the future ledger entry, which begins the job tokens. With a ``deal`` only
-    its runs are planned.
+    ``submission``: the number of the future ledger entry, which begins the job tokens. With an ``assignment``
+    only its runs are planned.
     """
-    todo = to_do(sweep, survey, deal.taken if deal is not None else ())
+    todo = to_do(sweep, survey, assignment.taken if assignment is not None else ())
     skipped: dict[str, str] = {}
-    if deal is not None:
-        skipped = {run.run_id: deal.skipped[run.run_id] for run in todo if run.run_id in deal.skipped}
-        todo = [run for run in todo if run.run_id in deal.run_ids]
+    if assignment is not None:
+        skipped = {
+            run.run_id: assignment.skipped[run.run_id] for run in todo if run.run_id in assignment.skipped
+        }
+        todo = [run for run in todo if run.run_id in assignment.run_ids]
     cannot = {run.run_id: why for run in todo if (why := cannot_place(run, sweep, capacity)) is not None}
     skipped |= cannot
     todo = [run for run in todo if run.run_id not in cannot]
@@ -65,7 +67,7 @@ def make_plan(
         todo, held_back = canaries(todo, sweep.runs, survey)
         builder.waiting += [run.run_id for run in held_back]
     if todo and capacity.array_size is None:
-        places = deal.places if deal is not None else None
+        places = assignment.places if assignment is not None else None
         builder.one_job(todo, slots, places, _running_here(sweep, capacity, survey))
     elif todo and capacity.apart:
         builder.machines(todo, slots)

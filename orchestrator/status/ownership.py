@@ -26,7 +26,7 @@ from orchestrator.rundir.ledger_entries import (
 
 
 @dataclass(frozen=True)
-class AssignedRuns:
+class TreeAssignment:
     """The runs of a sweep at a place, and the code sent last.
 
     ``accepted``: the place has confirmed runs. ``number``: the latest decision.
@@ -44,15 +44,15 @@ def home_of(ledger: Sequence[LedgerEntry]) -> str | None:
     return next((one.home for one in ledger if isinstance(one, AssignedEntry)), None)
 
 
-def assigned(ledger: Sequence[LedgerEntry]) -> list[AssignedRuns]:
+def assigned(ledger: Sequence[LedgerEntry]) -> list[TreeAssignment]:
     """Return every place that ever got runs, with those it still has, in order of first assignment."""
-    places: dict[tuple[str, str], AssignedRuns] = {}
+    places: dict[tuple[str, str], TreeAssignment] = {}
     holders: dict[str, tuple[str, str]] = {}
     for one in ledger:
         if isinstance(one, AssignedEntry):
             key = one.place.key
             accepted = one.accepted or (key in places and places[key].accepted)
-            places[key] = AssignedRuns(one.place, one.code, frozenset(), accepted, one.number)
+            places[key] = TreeAssignment(one.place, one.code, frozenset(), accepted, one.number)
             holders |= dict.fromkeys(one.run_ids, key)
         elif isinstance(one, RecalledEntry):
             if (key := one.place.key) in places:

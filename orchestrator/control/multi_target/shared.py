@@ -128,7 +128,7 @@ class SharedTargets:
     def _open(self, *, define: bool) -> None:
         """Record the grid, skipped runs and second chances."""
         nothing = TargetAssignment(frozenset(), self.skipped)
-        submit_sweep(self.sweep, self.sweep_dir, LocalBackend(), self.wish, define=define, deal=nothing)
+        submit_sweep(self.sweep, self.sweep_dir, LocalBackend(), self.wish, define=define, assignment=nothing)
         with self.sweep_dir.lock():
             for entry in self.second_chances(poll_sweep(self.sweep_dir, rows_of(self.sweep, self.sweep_dir))):
                 self.sweep_dir.add_to_ledger(entry)

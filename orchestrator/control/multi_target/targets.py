@@ -105,13 +105,13 @@ class LocalTarget:
         Raises :class:`OrchestrateError`.
         """
         sweep, sweep_dir = self._shared.sweep, self._shared.sweep_dir
-        done = submit_sweep(sweep, sweep_dir, self._backend, self._wish, define=define, deal=assignment)
+        done = submit_sweep(sweep, sweep_dir, self._backend, self._wish, define=define, assignment=assignment)
         return TargetSubmission(bool(done.plan.jobs), done.plan.waiting, done.notes)
 
     def rehearse(self, assignment: TargetAssignment, later: int) -> Mapping[str, Any]:
         """Plan a submission after ``later`` others, in the form of :func:`dry_run.planned`."""
         sweep, sweep_dir = self._shared.sweep, self._shared.sweep_dir
-        return rehearse(sweep, sweep_dir, self._backend, self._wish, deal=assignment, later=later)
+        return rehearse(sweep, sweep_dir, self._backend, self._wish, assignment=assignment, later=later)
 
     def take(self, run_ids: Collection[str], seen: Survey) -> None:
         """Enter in the ledger that jobs submitted so far leave queued runs alone; cancel jobs without others.

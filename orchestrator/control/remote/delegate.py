@@ -35,7 +35,7 @@ from orchestrator.rundir.ledger_entries import (
     added_points,
 )
 from orchestrator.rundir.synced import require_own
-from orchestrator.status.ownership import AssignedRuns, home_of
+from orchestrator.status.ownership import TreeAssignment, home_of
 from orchestrator.status.survey import Survey
 
 # States of a run at home in which another tree may be given it.
@@ -162,7 +162,7 @@ def _require_there(there: RemoteCode, sweep_dir: SweepDir) -> None:
         raise not_there(before.place, sweep_dir.name)
 
 
-def _before(sweep_dir: SweepDir, place: TreePlace) -> AssignedRuns | None:
+def _before(sweep_dir: SweepDir, place: TreePlace) -> TreeAssignment | None:
     return next((one for one in assigned_of(sweep_dir) if one.place.key == place.key), None)
 
 

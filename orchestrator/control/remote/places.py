@@ -16,7 +16,7 @@ from orchestrator.core.errors import HostError, NotFoundError, OrchestrateError,
 from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.ledger_entries import TreePlace
 from orchestrator.rundir.synced import copy_of
-from orchestrator.status.ownership import AssignedRuns, assigned, home_of
+from orchestrator.status.ownership import TreeAssignment, assigned, home_of
 
 # Status is read again and again: a long wait would show an old state as if it were today's.
 _STATUS_PATIENCE_S = 60.0
@@ -52,7 +52,7 @@ def run_there(
 
 
 def decide(
-    sweep_dir: SweepDir, one: AssignedRuns, command: Sequence[str], run_ids: Iterable[str] = ()
+    sweep_dir: SweepDir, one: TreeAssignment, command: Sequence[str], run_ids: Iterable[str] = ()
 ) -> Any:
     """Have a place carry out the latest decision about its runs; return the JSON of the command there.
 
@@ -62,7 +62,7 @@ def decide(
     return run_there(program_of(sweep_dir, one), sweep_dir, command, decision, accepted=one.accepted)[0]
 
 
-def status_there(sweep_dir: SweepDir, one: AssignedRuns) -> Mapping[str, Any]:
+def status_there(sweep_dir: SweepDir, one: TreeAssignment) -> Mapping[str, Any]:
     """Return the sweep as `status --json` prints it at the place; no runs if it has not taken any up yet."""
     program, command = program_of(sweep_dir, one), ["status", sweep_dir.name, "--json"]
     answer: Mapping[str, Any]
@@ -78,7 +78,7 @@ def status_there(sweep_dir: SweepDir, one: AssignedRuns) -> Mapping[str, Any]:
         raise
 
 
-def program_of(sweep_dir: SweepDir, one: AssignedRuns) -> RemoteProgram:
+def program_of(sweep_dir: SweepDir, one: TreeAssignment) -> RemoteProgram:
     """Return the pushed program at a place. Raises what :func:`profile_of` does."""
     return RemoteProgram(one.place, sweep_dir.name, one.code, profile_of(one))
 
@@ -97,7 +97,7 @@ def not_there(place: TreePlace, sweep: str) -> HostError:
     )
 
 
-def profile_of(one: AssignedRuns) -> Profile:
+def profile_of(one: TreeAssignment) -> Profile:
     """The profile that leads to the place. Raises :class:`NotFoundError`, ``ProfileError``."""
     place = one.place
     try:
@@ -115,7 +115,7 @@ def profile_of(one: AssignedRuns) -> Profile:
     return profile
 
 
-def assigned_of(sweep_dir: SweepDir) -> list[AssignedRuns]:
+def assigned_of(sweep_dir: SweepDir) -> list[TreeAssignment]:
     """Every place that has, or had, runs of the sweep."""
     if copy_of(sweep_dir) is not None:  # another machine's word of what to log in to
         return []

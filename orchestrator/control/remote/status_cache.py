@@ -14,7 +14,7 @@ from orchestrator.core.types import JobState, JobStatus, RunState
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.atomic import dump_json, read_json, write_atomic
 from orchestrator.rundir.ledger_entries import TreePlace
-from orchestrator.status.ownership import AssignedRuns
+from orchestrator.status.ownership import TreeAssignment
 from orchestrator.status.survey import RunStatus, Survey
 
 # Who watches asks often; a login node answers everybody.
@@ -89,7 +89,7 @@ def expire(sweep_dir: SweepDir, place: TreePlace) -> None:
     _silent.pop(str(path), None)
 
 
-def overlaid(seen: Survey, one: AssignedRuns, heard: RemoteStatus) -> Survey:
+def overlaid(seen: Survey, one: TreeAssignment, heard: RemoteStatus) -> Survey:
     """The survey with what the place says of the runs that it has; what came home from there stays."""
     statuses, name = dict(seen.statuses), one.place.name
     jobs = {**seen.jobs, **{f"{name}/{token}": job for token, job in heard.jobs.items()}}

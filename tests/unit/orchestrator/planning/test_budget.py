@@ -68,9 +68,9 @@ def seen_of(live: Sequence[str] = ()) -> Survey:
     return Survey(rows, {run.run_id: RunStatus(run.run_id) for run in RUNS}, frozenset(live))
 
 
-def plan_of(jobs: int = 1, deal: TargetAssignment | None = None) -> Plan:
+def plan_of(jobs: int = 1, assignment: TargetAssignment | None = None) -> Plan:
     room = Capacity("mine", None, 0, array_size=1, most=jobs, apart=True, pack=1)
-    return make_plan(SWEEP, seen_of(), room, submission=9, deal=deal)
+    return make_plan(SWEEP, seen_of(), room, submission=9, assignment=assignment)
 
 
 def past_job(

@@ -205,8 +205,8 @@ def test_what_already_runs_keeps_its_cores_and_a_number_asked_for_is_kept() -> N
     (crowded,) = make_plan(sweep, busy, CPU, submission=1, slots=4).jobs
     assert (crowded.room, crowded.slots, crowded.most_cores) == (None, 4, 5)
     assert at_once(sweep, CPU) == 2, "four cores, and runs of 1.6 cores each"
-    deal = TargetAssignment(frozenset(run.run_id for run in sweep.runs[1:]), places=2)
-    (dealt,) = make_plan(sweep, survey_of(sweep), CPU, submission=1, deal=deal).jobs
+    assignment = TargetAssignment(frozenset(run.run_id for run in sweep.runs[1:]), places=2)
+    (dealt,) = make_plan(sweep, survey_of(sweep), CPU, submission=1, assignment=assignment).jobs
     assert (dealt.room, dealt.slots) == (Size(4), 2)
 
 
@@ -466,16 +466,16 @@ def test_a_deal_leaves_all_other_runs_alone() -> None:
     sweep = sweep_of(6, resources=Resources(cpus_per_task=2))
     first, second, third = (run.run_id for run in sweep.runs[:3])
     mine = frozenset(run.run_id for run in sweep.runs[3:])
-    deal = TargetAssignment(mine, {first: "no target has enough memory"})
-    plan = make_plan(sweep, survey_of(sweep), CLUSTER, submission=1, deal=deal)
+    assignment = TargetAssignment(mine, {first: "no target has enough memory"})
+    plan = make_plan(sweep, survey_of(sweep), CLUSTER, submission=1, assignment=assignment)
     assert set(plan.run_ids) == mine
     assert plan.skipped == {first: "no target has enough memory"}
     assert not {second, third} & {*plan.run_ids, *plan.waiting}
     assert len(plan.jobs) == 2
     queued = survey_of(sweep, *[RunState.QUEUED] * 6)
-    assert make_plan(sweep, queued, CLUSTER, submission=1, deal=deal).jobs == ()
-    taken = replace(deal, taken=frozenset([*mine][:1]))
-    assert make_plan(sweep, queued, CLUSTER, submission=1, deal=taken).run_ids == (*taken.taken,)
+    assert make_plan(sweep, queued, CLUSTER, submission=1, assignment=assignment).jobs == ()
+    taken = replace(assignment, taken=frozenset([*mine][:1]))
+    assert make_plan(sweep, queued, CLUSTER, submission=1, assignment=taken).run_ids == (*taken.taken,)
 
 
 def test_other_targets_jobs_take_no_room_and_their_runs_no_slots() -> None:
