@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from orchestrator.config.command import COMMAND_KEY
 from orchestrator.config.placeholders import keys_asked_for
@@ -80,7 +80,7 @@ class TrainerSpec:
     # patterns such as vmas/*. Empty without such.
     takes_plugins = tasks = ""
     # Keys for a number of iterations, of unknown length.
-    iterations: ClassVar[tuple[str, ...]] = ()
+    iterations = tuple[str, ...]()
 
     def usual_frames(self, run: Run) -> int | None:  # noqa: ARG002
         """Return the number of frames of a run without a key for it; None if it is unknown."""
