@@ -14,7 +14,7 @@ from orchestrator.backends.setup_lines import visibly_failing
 from orchestrator.backends.slurm import SlurmBackend
 from orchestrator.config.profiles import find_profile
 from orchestrator.core.records import plain
-from orchestrator.core.types import Array, Job, Resources, RunState
+from orchestrator.core.types import Array, Job, Reason, Resources, RunState
 from orchestrator.rundir import FrozenCode, IndexRow, SweepDir
 from orchestrator.status.survey import RunStatus, survey
 from tests.helpers import enter
@@ -120,7 +120,7 @@ def test_a_line_that_fails_is_the_reason_and_no_worker_begins(
 ) -> None:
     printed, status = run_job(tmp_path, *lines, "export LATER=1")
     assert "the worker begins" not in printed
-    assert (status.state, status.reason) == (RunState.PENDING, "set-up failed")
+    assert (status.state, status.reason) == (RunState.PENDING, Reason.SETUP)
     assert str(status.message).startswith(reason)
     assert str(status.message).endswith("(on node7)")
 
@@ -186,7 +186,7 @@ def test_a_module_without_the_command_is_the_reason(tmp_path: Path) -> None:
 
 def test_a_python_that_is_not_there_is_the_reason(tmp_path: Path) -> None:
     _, status = run_job(tmp_path, python=("/nowhere/python",))
-    assert status.reason == "set-up failed"
+    assert status.reason is Reason.SETUP
     assert str(status.message).startswith("/nowhere/python -m jobs.worker: exit code 127")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator import __version__
 from orchestrator.core import installation
 from orchestrator.core.installation import (
     DISTRIBUTION,
@@ -125,7 +126,9 @@ def test_every_line_that_installs_us_names_the_constraints() -> None:
 def test_the_pages_have_the_form_of_the_hints() -> None:
     for page in ("install.md", "laptop.md"):
         assert IN_A_CLONE.format(extra="train") in (ROOT / "docs" / page).read_text()
-    wheel = installation.OF_A_WHEEL.format(wheel="orchestrate_rl-0.1.0-py3-none-any.whl", extra="train")
+    wheel = installation.OF_A_WHEEL.format(
+        wheel=f"orchestrate_rl-{__version__}-py3-none-any.whl", extra="train"
+    )
     assert wheel in (ROOT / "docs" / "install.md").read_text()
 
 
