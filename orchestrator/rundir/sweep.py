@@ -102,13 +102,13 @@ class SweepDir:
         self.metrics_parquet = self.path / "metrics.parquet"
         self.marl_eval = self.path / "marl_eval.json"
         self.report = self.path / "report"
-        self.report_page = self.report / "index.html"
         self.speeds = self.path / "speeds.json"
         self.uploads = UploadLog(self.path / "uploads.jsonl")
         self.evaluations = EvaluationLog(self.path, "evaluations", SOURCES)
         self._descriptions = Descriptions(self.path)
         self._reader = JournalReader()
         self._index: tuple[Version, list[IndexRow]] | None = None
+        self._copies: tuple[int, list[SweepDir], bool] = (0, [], False)
         self._grids, self._ledger = self.path / GRIDS, self.path / LEDGER
         self._journals, self._runs = self.path / "journals", self.path / "runs"
         self._compacted = self._journals / "compacted.jsonl"
@@ -388,12 +388,23 @@ class SweepDir:
 
     def copies(self) -> list[SweepDir]:
         """Return the copies of this sweep from further sources, in the order of their first sync."""
-        return [SweepDir(folder.parent, folder.name) for folder, _ in further_folders(self.path)]
+        return list(self._sources()[0])
+
+    def _sources(self) -> tuple[list[SweepDir], bool]:
+        """Return the copies from further sources, and whether the sweep's own folder is a copy, too."""
+        try:
+            changed = os.stat(f"{self.path}/{SOURCES}").st_mtime_ns
+        except OSError:
+            return [], False
+        if changed != self._copies[0]:  # else each of thousands of runs would list the folder
+            copies = [SweepDir(folder.parent, folder.name) for folder, _ in further_folders(self.path)]
+            whole = len(copies) == len(listdir(self.path / SOURCES))  # the mark of a new one comes later
+            self._copies = changed if whole else 0, copies, read_copy(self.path) is not None
+        return self._copies[1:]
 
     def run_to_read(self, run_id: str) -> RunDir:
         """Return the folder of a run's version that counts, for readers. Workers write to :meth:`run`."""
-        copies = self.copies()
-        is_copy = bool(copies) and read_copy(self.path) is not None
+        copies, is_copy = self._sources()
         return counting_run(self.run(run_id), [copy.run(run_id) for copy in copies], is_copy=is_copy)
 
     def run_folders(self) -> set[str]:

@@ -547,7 +547,7 @@ def test_collect_merges_them_into_the_sweeps_tables(sweep: SweepDir, unpacked: P
 
 def test_the_report_shows_them_side_by_side(sweep: SweepDir, unpacked: Path) -> None:
     run("report", "speed", "--results", sweep.results, "--with", f"lab={unpacked / 'multirun'}")
-    page = sweep.report_page.read_text()
+    page = (sweep.report / "index.html").read_text()
     assert 'id="sweeps"' in page
     assert "Sweeps side by side" in page
     assert 'aria-label="Table of comparisons by sweep"' in page

@@ -174,8 +174,9 @@ class OneRun(RuleBasedStateMachine):
     @precondition(lambda self: self.result is not None)
     @rule()
     def lose_the_result(self) -> None:
-        if self.history.status().state is RunState.DONE:
-            self.enter(LostEntry(runs={RUN: self.attempts[-1].number}))
+        """The entry names the attempt with the result: a later one may be at work."""
+        if (status := self.history.status()).state is RunState.DONE:
+            self.enter(LostEntry(runs={RUN: status.attempt}))
             self.result, self.cancelled = None, False
 
     @rule()
