@@ -88,7 +88,7 @@ def test_each_run_has_its_own_number_of_cores(tmp_path: Path) -> None:
     assert list(planned["skipped"].values()) == [why]
     (job,) = planned["jobs"]
     assert (job["room"][0], job["slots"]) == (2, 2)
-    assert [size[0] for size in job["sizes"].values()] == [2, 2, 1, 1]
+    assert [job["sizes"][run_id][0] for run_id in job["run_ids"]] == [2, 2, 1, 1]
     orchestrate(tmp_path, "sweep", "--grid", "grid.yaml")
 
     judge(tmp_path / "log")
