@@ -34,7 +34,7 @@ PATIENCE_S = 900.0
 def surveyed(
     states: Mapping[str, RunState], reasons: Mapping[str, str] | None = None
 ) -> Callable[[SweepDir], Survey]:
-    """A survey that finds these states of runs, whatever their folders hold."""
+    """Return a function that surveys any sweep as these states by run id; it reads no folder."""
     statuses = {
         run_id: RunStatus(run_id, state, message=(reasons or {}).get(run_id))
         for run_id, state in states.items()
