@@ -25,9 +25,10 @@ from orchestrator.core.formatting import amount, count, listed, moment
 from orchestrator.core.types import RunState, array_of
 from orchestrator.rundir import CodeDir, RunDir, SweepDir, removable
 from orchestrator.rundir.absent_files import mark_absent, read_absent
+from orchestrator.rundir.copy_origin import read_copy
 from orchestrator.rundir.ledger_entries import AssignedEntry, DamagedEntry, jobs_of, submissions
 from orchestrator.rundir.removable import CHECKPOINTS, OPTIONAL_KINDS
-from orchestrator.rundir.synced import copy_of, no_sync
+from orchestrator.rundir.synced import no_sync
 from orchestrator.status.survey import Survey
 from orchestrator.sync.wandb import plan_uploads
 
@@ -123,10 +124,10 @@ def surplus(sweep_dir: SweepDir, options: CleanOptions) -> Surplus:
     seen, not_uploaded = poll_sweep(sweep_dir), _not_uploaded(sweep_dir, options)
     outside = frozenset(row.run_id for row in seen.rows if not row.in_grid)
     for tree in (sweep_dir, *sweep_dir.copies()):
-        look = _RunLook(tree, options, seen, outside, not_uploaded, copy_of(tree) is not None)
+        look = _RunLook(tree, options, seen, outside, not_uploaded, read_copy(tree.path) is not None)
         for one in read_all(look.surplus, removable.run_ids(tree)):
             found.merge(one)
-    if copy_of(sweep_dir) is None:
+    if read_copy(sweep_dir.path) is None:
         _add_code(sweep_dir, seen, options, found)
     if found.not_uploaded:
         runs = count(found.not_uploaded, "run")
@@ -170,7 +171,7 @@ def whole(sweep_dir: SweepDir, options: CleanOptions) -> Surplus:
             hint="move that elsewhere, then run the same command again",
         )
     seen = poll_sweep(sweep_dir)
-    if copy_of(sweep_dir) is None:
+    if read_copy(sweep_dir.path) is None:
         _require_over(sweep_dir, seen)
     now, last = time.time(), _last_event(sweep_dir)
     since = f"idle since {moment(last, now)}" if last else "never submitted"

@@ -21,6 +21,7 @@ from orchestrator.core.formatting import count
 from orchestrator.core.ssh import failure
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import Event, RunDir, SweepDir, tidy_finished
+from orchestrator.rundir.copy_origin import read_copy
 from orchestrator.rundir.handover import Handover
 from orchestrator.rundir.journal import REVOKED
 from orchestrator.rundir.ledger_entries import jobs_of
@@ -36,7 +37,7 @@ from orchestrator.rundir.parcel import (
     turn_to_exchange,
     unpacked,
 )
-from orchestrator.rundir.synced import RESULT, RUNS, copy_of
+from orchestrator.rundir.synced import RESULT, RUNS
 from orchestrator.status.ledger import job_ids
 from orchestrator.sync.file_selection import choose, run_of
 from orchestrator.sync.request import SyncOptions
@@ -98,7 +99,7 @@ def sent_jobs(sweep: SweepDir) -> list[ActiveInstance]:
     """Return the sweep's jobs on instances that may be up, or may have files that are not here."""
     sweep = SweepDir(sweep.results.absolute(), sweep.name)  # programs are told where to put things
     left = set(unpacked(sweep))
-    if not left or copy_of(sweep) is not None:
+    if not left or read_copy(sweep.path) is not None:
         return []
     jobs = list(jobs_of(sweep.read_ledger()))
     owner: dict[str, str] = {}
@@ -116,7 +117,7 @@ def sent_jobs(sweep: SweepDir) -> list[ActiveInstance]:
 
 def _discard_unlaunched(sweep: SweepDir) -> None:
     """Remove the parcels of jobs that were given up before their launch."""
-    left = set(unpacked(sweep)) if copy_of(sweep) is None else ()
+    left = set(unpacked(sweep)) if read_copy(sweep.path) is None else ()
     if left:
         launched = job_ids(sweep.read_ledger())
         for token in left - launched.keys():

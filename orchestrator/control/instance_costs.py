@@ -12,9 +12,9 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.formatting import moment
 from orchestrator.planning.accounts import price_of
 from orchestrator.rundir import SweepDir
+from orchestrator.rundir.copy_origin import read_copy
 from orchestrator.rundir.ledger_entries import SubmissionEntry, jobs_of, obtained_prices
 from orchestrator.rundir.parcel import condemned_at, unpacked
-from orchestrator.rundir.synced import copy_of
 
 # Workers kill what does not leave within its grace, half a minute; they hear of it by an exchange.
 _SAVING_S = 60.0
@@ -84,7 +84,7 @@ def costs(sweep: SweepDir) -> list[str]:
 
 def instance_costs(sweep: SweepDir) -> list[InstanceCost | UnknownCost]:
     """Return every instance of the sweep that is up, unrecorded ones too; or why it is unknown."""
-    left = set() if copy_of(sweep) is not None else set(unpacked(sweep))
+    left = set() if read_copy(sweep.path) is not None else set(unpacked(sweep))
     ids: dict[str, dict[str, str]] = {}
     entries: dict[str, SubmissionEntry] = {}
     ledger = sweep.read_ledger() if left else []

@@ -16,11 +16,11 @@ from orchestrator.core.formatting import count
 from orchestrator.core.types import Array, Job, JobState, JobStatus, Reason, RunState, array_of
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog, lease_seconds
 from orchestrator.rundir.cleanup import clear_leftovers
+from orchestrator.rundir.copy_origin import read_copy
 from orchestrator.rundir.journal import ENDED, REVOKED
 from orchestrator.rundir.ledger_entries import SubmissionEntry, jobs_of, submissions
 from orchestrator.rundir.parcel import unpacked
 from orchestrator.rundir.plain_files import open_plain
-from orchestrator.rundir.synced import copy_of
 from orchestrator.status.ledger import job_ids
 from orchestrator.status.ownership import assigned
 from orchestrator.status.survey import RunStatus, Survey, survey
@@ -45,7 +45,7 @@ def poll_sweep(sweep_dir: SweepDir, rows: Sequence[IndexRow] | None = None, *, a
     ``rows`` stand in for the index. Without ``ask`` no backend is asked. Of a copy it is the state at its
     source when it was made.
     """
-    if (copy := copy_of(sweep_dir)) is not None:
+    if (copy := read_copy(sweep_dir.path)) is not None:
         return look_at_copy(sweep_dir, copy, rows)
     ledger, logs = sweep_dir.read_ledger(), sweep_dir.read_journals()
     rows = sweep_dir.read_index() if rows is None else rows

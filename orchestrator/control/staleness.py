@@ -17,8 +17,8 @@ from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import plain
 from orchestrator.core.types import RunState, array_of
 from orchestrator.rundir import CodeDir, IndexRow, SweepDir
+from orchestrator.rundir.copy_origin import read_copy
 from orchestrator.rundir.ledger_entries import jobs_of, submissions
-from orchestrator.rundir.synced import copy_of
 from orchestrator.status.ledger import submitted_plugins
 from orchestrator.status.ownership import share
 from orchestrator.status.survey import RunStatus, Survey, mark_stale
@@ -35,7 +35,7 @@ def with_stale(seen: Survey, sweep_dir: SweepDir) -> Survey:
     Without the trainer's packages, as on a laptop that only looks, there is no code of today. A copy shows
     what was done elsewhere. There a note says if different code trained the runs.
     """
-    if copy_of(sweep_dir) is not None:
+    if read_copy(sweep_dir.path) is not None:
         return _with_codes_noted(seen)
     spec = _trainer_of(sweep_dir)
     if spec is None or not is_installed(spec):

@@ -355,12 +355,12 @@ def retry_runs(sweep_dir: SweepDir, run_ids: Sequence[str]) -> list[str]:
         statuses = correct(seen, inspect(sweep_dir, run_ids), sweep_dir).statuses
         concerned = [run_id for run_id in run_ids if statuses[run_id].state.final]
         if concerned:
-            runs = {run_id: _newest_attempt(sweep_dir, run_id) for run_id in concerned}
+            runs = {run_id: _newest_attempt(sweep_dir, run_id) for run_id in concerned}  # none counts again
             # In this order: a run without its result is to be done, whatever the ledger says.
             for run_id in concerned:
                 run, counting = sweep_dir.run(run_id), sweep_dir.run_to_read(run_id)
                 if counting.path == run.path:
-                    run.retire_result()
+                    run.retire_result(after=runs[run_id])
                 else:
                     run.begin_anew(f"retried here: {counting.path}", after=runs[run_id])
                 # Failed, and not for a reason of the run's: something it builds on is damaged.
@@ -371,8 +371,7 @@ def retry_runs(sweep_dir: SweepDir, run_ids: Sequence[str]) -> list[str]:
 
 
 def _newest_attempt(sweep_dir: SweepDir, run_id: str) -> int:
-    """The newest attempt of this tree, or of the version that counts: a later one makes both void."""
-    return max(run.newest_attempt() for run in (sweep_dir.run(run_id), sweep_dir.run_to_read(run_id)))
+    return max(run.newest_attempt() for run in sweep_dir.versions(run_id))
 
 
 def present(sweep_dir: SweepDir) -> Survey:

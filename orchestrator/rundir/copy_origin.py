@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.core.errors import DamagedFileError
-from orchestrator.rundir.atomic import read_json
+from orchestrator.core.records import parse, plain
+from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
 from orchestrator.rundir.attempt import listdir
+from orchestrator.rundir.index import SWEEP_NAME
 
 SYNCED, SOURCES = ".synced", "sources"
 _MARK = "copy.json"
@@ -42,19 +44,28 @@ def read_copy(folder: Path) -> Copy | None:
     """Read the origin of a copied sweep; None for an own one. Raises :class:`DamagedFileError`."""
     path = folder / SYNCED / _MARK
     try:
-        data = read_json(path)
-        return Copy(str(data["source"]), str(data["name"]), float(data["since"]), data["time"])
+        return parse(Copy, read_json(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (KeyError, TypeError, ValueError) as error:
-        raise DamagedFileError(path, f"is not the mark of a copy ({error!r})") from error
+    except (DamagedFileError, ValueError) as error:
+        why = str(error).removeprefix(f"{path}: ")
+        hint = f"move {folder} elsewhere, then sync again"
+        raise DamagedFileError(path, f"is not the mark of a copy ({why})", hint=hint) from error
 
 
-def further_folders(sweep: Path) -> list[tuple[Path, Copy]]:
-    """Return the copies in ``sources``, in the order of their first sync."""
-    folders = (sweep / SOURCES / name for name in listdir(sweep / SOURCES))
-    found = [(folder, copy) for folder in folders if (copy := read_copy(folder)) is not None]
-    return sorted(found, key=lambda one: (one[1].since, one[0]))
+def write_copy(folder: Path, copy: Copy) -> None:
+    """Record the origin of a copied sweep."""
+    path = folder / SYNCED / _MARK
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, dump_json(plain(copy)))
+
+
+def source_folders(sweep: Path) -> list[Path]:
+    """Return the folders in ``sources``: each is a copy once it has its mark. A link leads elsewhere."""
+    folder = sweep / SOURCES
+    names = [] if folder.is_symlink() else sorted(filter(SWEEP_NAME.fullmatch, listdir(folder)))
+    return [folder / name for name in names if (folder / name).is_dir() and not (folder / name).is_symlink()]
 
 
 def fetch_command(run_folder: Path) -> str | None:

@@ -16,7 +16,9 @@ from typing import Any
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.records import parse, plain
 from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
+from orchestrator.rundir.copy_origin import source_folders
 
+_FOLDER = "evaluations"
 _NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}\.json")
 # Fields that name a record; the others are its outcome.
 _REQUEST = ("run_id", "frames", "best", "checkpoint", "task", "episodes", "seed", "deterministic")
@@ -67,9 +69,8 @@ class Evaluation:
 class EvaluationLog:
     """A sweep's evaluations: those of this tree and those fetched from further sources."""
 
-    def __init__(self, sweep: Path, folder: str, sources: str) -> None:
-        self.path = sweep / folder
-        self._folder, self._sources = folder, sweep / sources
+    def __init__(self, sweep: Path) -> None:
+        self.path, self._sweep = sweep / _FOLDER, sweep
 
     def read(self) -> list[Evaluation]:
         """Return all evaluations, oldest first; unreadable files are skipped."""
@@ -92,7 +93,6 @@ class EvaluationLog:
         return path
 
     def _files(self) -> Iterator[Path]:
-        folders = [self.path, *sorted(self._sources.glob(f"*/{self._folder}"))]
-        for folder in folders:
+        for folder in (self.path, *(source / _FOLDER for source in source_folders(self._sweep))):
             if folder.is_dir():
                 yield from (path for path in sorted(folder.iterdir()) if _NAME.fullmatch(path.name))

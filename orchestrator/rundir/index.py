@@ -13,6 +13,7 @@ from orchestrator.rundir.atomic import parse_exactly
 from orchestrator.rundir.plain_files import read_text
 
 RUN_ID = re.compile(r"[0-9a-f]{16}")
+SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 COPIED_INDEX_HINT = "sync again once it is repaired at its source"
 _HEADER = "run_id\tin_grid\tpoint"
 

@@ -17,9 +17,9 @@ from orchestrator.rundir.cleanup import TEMPORARY, superfluous
 from orchestrator.rundir.code import CodeDir
 from orchestrator.rundir.copy_origin import SOURCES, SYNCED
 from orchestrator.rundir.descriptions import FOLDER as DESCRIPTIONS
-from orchestrator.rundir.index import RUN_ID
+from orchestrator.rundir.index import RUN_ID, SWEEP_NAME
 from orchestrator.rundir.run import ATTEMPTS, RunDir
-from orchestrator.rundir.sweep import COMPARISON, GRIDS, LEDGER, SWEEP_NAME, SweepDir
+from orchestrator.rundir.sweep import COMPARISON, GRIDS, LEDGER, SweepDir
 from orchestrator.rundir.synced import CODE, HANDOVER, INDEX, JOURNALS, RUNS, kind_of, plain_size
 
 CHECKPOINTS, POLICIES = "checkpoints", "policies"

@@ -29,7 +29,7 @@ from orchestrator.rundir.kinds import MALFORMED
 from orchestrator.rundir.metrics import Executed, ResumePoint, Row, merge, read_metrics, resume_chain
 from orchestrator.rundir.plain_files import PathWithin, is_listed, read_plain
 
-ATTEMPTS, RETIRED = "attempts", re.compile(r"retired-(\d+)\.json")
+ATTEMPTS, RETIRED = "attempts", re.compile(r"retired-([0-9]+)\.json")
 
 
 class RunDir:
@@ -235,13 +235,14 @@ class RunDir:
             if checksums and sha256(path) != item["sha256"]:
                 raise self._damaged(path, "has other content than when the result was published")
 
-    def retire_result(self) -> None:
+    def retire_result(self, after: int = 0) -> None:
         """Retire a result, for a run to be trained again from its beginning.
 
-        The result becomes retired-<n>.json, n being its newest attempt; attempts stay unchanged.
+        The result becomes retired-<n>.json, n being its newest attempt; attempts stay unchanged. ``after``:
+        the newest attempt of any version, void from now on.
         """
         try:
-            os.replace(self.result_path, self.path / f"retired-{self.newest_attempt()}.json")
+            os.replace(self.result_path, self.path / f"retired-{max(after, self.newest_attempt())}.json")
         except FileNotFoundError:
             pass
 
@@ -249,7 +250,7 @@ class RunDir:
         """Let the next attempt start from nothing; earlier attempts stay unchanged and are not read again.
 
         For a run without a result. The mark is a retired-<n>.json with the reason in place of a result.
-        ``after``: the newest attempt of a copy's version, void from now on.
+        ``after``: the newest attempt of any version, void from now on.
         """
         if last := max(after, self.newest_attempt()):
             with storage_errors(self.path):

@@ -53,12 +53,12 @@ from orchestrator.rundir.atomic import (
     write_exclusive,
 )
 from orchestrator.rundir.attempt import listdir
-from orchestrator.rundir.copy_origin import SOURCES, further_folders, read_copy
+from orchestrator.rundir.copy_origin import read_copy
 from orchestrator.rundir.descriptions import Descriptions
 from orchestrator.rundir.evaluations import EvaluationLog
 from orchestrator.rundir.file_server import is_server_error
 from orchestrator.rundir.holder import Holder
-from orchestrator.rundir.index import COPIED_INDEX_HINT, RUN_ID, IndexRow, index_text, parse_index
+from orchestrator.rundir.index import COPIED_INDEX_HINT, RUN_ID, SWEEP_NAME, IndexRow, index_text, parse_index
 from orchestrator.rundir.journal import (
     Event,
     Journal,
@@ -73,12 +73,11 @@ from orchestrator.rundir.ledger_entries import DamagedEntry, LedgerEntry, parse_
 from orchestrator.rundir.plain_files import Version, open_to_write, read_text, version_of
 from orchestrator.rundir.run import RunDir
 from orchestrator.rundir.uploads import UploadLog
-from orchestrator.rundir.versions import counting_run
+from orchestrator.rundir.versions import SweepCopies, counting_run
 
 # Prefix of a comparison's folder.
 COMPARISON = "compare-"
 GRIDS, LEDGER = "grids", "ledger"
-SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _INDEX_HINT = "run `orchestrate sweep` with the grid again: it writes the index anew"
 # Seconds after a worker's exit for which its output stays: the job may still submit waiting runs.
 _LAST_WORDS_S = 900.0
@@ -104,11 +103,11 @@ class SweepDir:
         self.report = self.path / "report"
         self.speeds = self.path / "speeds.json"
         self.uploads = UploadLog(self.path / "uploads.jsonl")
-        self.evaluations = EvaluationLog(self.path, "evaluations", SOURCES)
+        self.evaluations = EvaluationLog(self.path)
         self._descriptions = Descriptions(self.path)
         self._reader = JournalReader()
         self._index: tuple[Version, list[IndexRow]] | None = None
-        self._copies: tuple[int, list[SweepDir], bool] = (0, [], False)
+        self._copies = SweepCopies(self.path, SweepDir)
         self._grids, self._ledger = self.path / GRIDS, self.path / LEDGER
         self._journals, self._runs = self.path / "journals", self.path / "runs"
         self._compacted = self._journals / "compacted.jsonl"
@@ -388,23 +387,15 @@ class SweepDir:
 
     def copies(self) -> list[SweepDir]:
         """Return the copies of this sweep from further sources, in the order of their first sync."""
-        return list(self._sources()[0])
+        return list(self._copies.read()[0])
 
-    def _sources(self) -> tuple[list[SweepDir], bool]:
-        """Return the copies from further sources, and whether the sweep's own folder is a copy, too."""
-        try:
-            changed = os.stat(f"{self.path}/{SOURCES}").st_mtime_ns
-        except OSError:
-            return [], False
-        if changed != self._copies[0]:  # else each of thousands of runs would list the folder
-            copies = [SweepDir(folder.parent, folder.name) for folder, _ in further_folders(self.path)]
-            whole = len(copies) == len(listdir(self.path / SOURCES))  # the mark of a new one comes later
-            self._copies = changed if whole else 0, copies, read_copy(self.path) is not None
-        return self._copies[1:]
+    def versions(self, run_id: str) -> list[RunDir]:
+        """Return the folders of all versions of a run: the sweep's own first, then by further source."""
+        return [one.run(run_id) for one in (self, *self.copies())]
 
     def run_to_read(self, run_id: str) -> RunDir:
         """Return the folder of a run's version that counts, for readers. Workers write to :meth:`run`."""
-        copies, is_copy = self._sources()
+        copies, is_copy = self._copies.read()
         return counting_run(self.run(run_id), [copy.run(run_id) for copy in copies], is_copy=is_copy)
 
     def run_folders(self) -> set[str]:

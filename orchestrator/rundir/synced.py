@@ -3,13 +3,11 @@
 ::
 
     results/<sweep>/                 a sweep of this tree's own, or a copy of one source's
-      .synced/
+      .synced/                       beside copy.json (copy_origin.py):
         lock                         held by a running sync
-        copy.json                    only in a copy: its source and time
         refused.json                 finished runs there that were refused, with the reason
         state.json                   verified runs
         incoming/  results/          during a sync
-      sources/<source>/              a copy of the same sweep at another source, laid out like a sweep
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -27,7 +25,7 @@ from orchestrator.core.file_locks import lock
 from orchestrator.rundir.absent_files import MARK
 from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
 from orchestrator.rundir.attempt import AttemptDir, listdir
-from orchestrator.rundir.copy_origin import SOURCES, SYNCED, Copy, further_folders, read_copy
+from orchestrator.rundir.copy_origin import SOURCES, SYNCED, read_copy
 from orchestrator.rundir.fingerprint import fingerprint, is_unchanged
 from orchestrator.rundir.journal import JournalReader
 from orchestrator.rundir.plain_files import open_to_write
@@ -49,6 +47,8 @@ _DERIVED = ("results.parquet", "results.csv", "metrics.parquet", "marl_eval.json
 _OWN = ("uploads.jsonl", "speeds.json", "heard", HANDOVER, SOURCES, INDEX)
 _CODE_ID = re.compile(r"[0-9a-f]{16}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# The number of an attempt that no run reaches: of the next attempt the ledger could not hold the number.
+TOO_HIGH = re.compile(r"(attempts/|retired-)[0-9]{10}")
 _TEMPORARY = re.compile(r"\..*\.tmp")
 
 
@@ -98,16 +98,6 @@ class CopyDir:
         self.incoming = self._own / "incoming"
         self.staged = self._own / "results"
         self._refused = self._own / "refused.json"
-
-    def copy(self) -> Copy | None:
-        """Read the copy's origin; None if this is no copy."""
-        return read_copy(self.path)
-
-    def mark(self, copy: Copy) -> None:
-        """Record the copy's origin."""
-        with storage_errors(self._own):
-            self._own.mkdir(parents=True, exist_ok=True)
-        write_atomic(self._own / "copy.json", dump_json(asdict(copy)), durable=False)
 
     def state(self) -> State:
         """Read the sync's memory; empty if it is lost, so that everything is checked again."""
@@ -201,25 +191,9 @@ def refuse_links(paths: Iterable[Path], results: Path) -> None:
             )
 
 
-def copy_of(sweep: SweepDir) -> Copy | None:
-    """Return the origin of a copied sweep; None for a sweep of this tree's own."""
-    return CopyDir(sweep.path).copy()
-
-
-def further_copies(sweep: SweepDir) -> list[tuple[CopyDir, Copy]]:
-    """Return copies of the same sweep from further sources, in the order of their first sync."""
-    return [(CopyDir(folder), copy) for folder, copy in further_folders(sweep.path)]
-
-
-def further_copy(sweep: SweepDir, name: str) -> CopyDir:
-    """Return the folder for the sweep's copy from a further source."""
-    return CopyDir(sweep.path / SOURCES / name)
-
-
 def require_own(sweep: SweepDir) -> None:
     """Raise for a copied sweep: its processes belong to another machine."""
-    copy = copy_of(sweep)
-    if copy is not None:
+    if (copy := read_copy(sweep.path)) is not None:
         raise OrchestrateError(
             f"{sweep.path} is a copy of {copy.source}: only the source can change it",
             hint="run the command there; for a sweep of your own choose another folder: --results DIR",
@@ -245,7 +219,7 @@ def is_brought(path: PurePosixPath) -> bool:
         return not rest or _CODE_ID.fullmatch(rest[0]) is not None
     if top == RUNS and len(rest) == 2 and (rest[1] in (RESULT, MARK)):
         return False
-    if top == RUNS and len(rest) > 1 and rest[1].startswith("."):
+    if top == RUNS and len(rest) > 1 and (rest[1].startswith(".") or TOO_HIGH.match("/".join(rest[1:]))):
         return False
     return not any(_TEMPORARY.fullmatch(part) or part == PARTIAL for part in rest) and path.suffix != ".mail"
 

@@ -1,65 +1,66 @@
-"""Which version of a run counts, of those in a sweep's own folder and in its copies from further sources."""
+"""Versions of a run: in the sweep's own folder and in its copies from further sources; which one counts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
 
-from orchestrator.core.errors import DamagedFileError
-from orchestrator.rundir.run import RunDir, attempt_ended
+from orchestrator.core.errors import DamagedFileError, StorageError
+from orchestrator.rundir.copy_origin import SOURCES, read_copy, source_folders
+from orchestrator.rundir.run import RunDir
 
-
-@dataclass(frozen=True)
-class RunVersion:
-    """One copy of a run. ``done``: it has a result, which is published only when all its files are verified.
-
-    ``attempt``: the newest; ``frames``: of its most advanced checkpoint.
-    """
-
-    done: bool
-    attempt: int = 0
-    frames: int = 0
+_Sweep = TypeVar("_Sweep")
 
 
-def version_that_counts(own: RunVersion, others: Sequence[RunVersion], retried: int, *, held: bool) -> int:
-    """Return the number of the version of a run that counts: 0 for ``own``, from 1 on those in ``others``.
+class SweepCopies(Generic[_Sweep]):
+    """The copies of a sweep from further sources. ``sweep``: the sweep's own folder."""
 
-    ``own``: in the sweep's folder; ``others``: of further sources, in the order of their first sync. The own
-    result counts, or the own attempt while a worker of this tree may be at work (``held``). Else the first
-    result does; without any, the version with the most progress. A retry in this tree makes the attempts of
-    others up to ``retried`` void.
-    """
-    if own.done or held:
-        return 0
-    versions = [own, *others]
+    def __init__(self, sweep: Path, open_copy: Callable[[Path, str], _Sweep]) -> None:
+        self._sweep, self._open = sweep, open_copy
+        self._known: tuple[int, list[_Sweep], bool] = (0, [], False)
 
-    def rank(number: int) -> tuple[bool, bool, int, int, int]:
-        one = versions[number]
-        valid = number == 0 or one.attempt > retried
-        progress = (0, 0) if one.done else (one.frames, one.attempt)
-        return valid, one.done, *progress, -number
-
-    return max(range(len(versions)), key=rank)
+    def read(self) -> tuple[list[_Sweep], bool]:
+        """Return the copies in the order of their first sync, and whether the own folder is a copy, too."""
+        try:
+            changed = os.lstat(f"{self._sweep}/{SOURCES}").st_mtime_ns
+        except OSError:
+            return [], False
+        if changed != self._known[0]:  # else each of thousands of runs would list the folder
+            folders = source_folders(self._sweep)
+            marked = [(copy.since, folder) for folder in folders if (copy := read_copy(folder)) is not None]
+            copies = [self._open(folder.parent, folder.name) for _, folder in sorted(marked)]
+            whole = len(copies) == len(folders)  # the mark of a new one comes later
+            self._known = changed if whole else 0, copies, read_copy(self._sweep) is not None
+        return self._known[1:]
 
 
 def counting_run(own: RunDir, others: Sequence[RunDir], *, is_copy: bool) -> RunDir:
-    """Return the folder of the version that counts. ``is_copy``: the sweep's own folder is a copy, too."""
+    """Return the folder of the version of a run that counts.
+
+    ``own``: in the sweep's folder, which may be a copy, too (``is_copy``); ``others``: of further sources, in
+    the order of their first sync. The own result counts, or the own attempt while a worker of this tree may
+    be at work. Else the first result does; without any, the version with the most progress. A retry in this
+    tree makes the attempts of others up to the retried one void. A result is published only when all its
+    files are verified.
+    """
     if not others or own.has_result():
         return own
-    retried, held = (0, False) if is_copy else (own.retired, _is_held(own))
-    number = version_that_counts(_version(own), list(map(_version, others)), retried, held=held)
-    return [own, *others][number]
+    retried = 0 if is_copy else own.retired
+    valid = [run for run in others if not retried or run.newest_attempt() > retried]
+    best = next((run for run in valid if run.has_result()), None) or max((own, *valid), key=_progress)
+    return own if best is not own and not is_copy and _is_held(own) else best
 
 
-def _version(run: RunDir) -> RunVersion:
-    done = run.has_result()
-    frames = 0 if done else max((one.frames for one in run.checkpoints()), default=0)
-    return RunVersion(done, run.newest_attempt(), frames)
+def _progress(run: RunDir) -> tuple[int, int]:
+    """Return the frames of the most advanced checkpoint, and the newest attempt."""
+    return max((one.frames for one in run.checkpoints()), default=0), run.newest_attempt()
 
 
 def _is_held(run: RunDir) -> bool:
     """Return whether a worker of this tree may be at work on the run."""
     try:
-        return not all(map(attempt_ended, run.attempts()[-1:]))
-    except DamagedFileError:  # no proof
+        return run.blocked_by() is not None
+    except (DamagedFileError, StorageError):  # no proof
         return True

@@ -12,23 +12,25 @@ from dataclasses import replace
 
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import IndexRow, SweepDir, lease_seconds
-from orchestrator.rundir.copy_origin import Copy
-from orchestrator.rundir.synced import CopyDir, further_copies
+from orchestrator.rundir.copy_origin import Copy, read_copy
+from orchestrator.rundir.synced import CopyDir
 from orchestrator.status.survey import RunStatus, Survey, survey
 
 
 def look_at_copy(sweep_dir: SweepDir, copy: Copy, rows: Sequence[IndexRow] | None = None) -> Survey:
-    """Survey a copy; a run done at another source has its state there."""
-    seen = _as_recorded(sweep_dir, copy, rows)
+    """Survey a copy; each run has its state at the source of the version that counts."""
+    seen, others = _as_recorded(sweep_dir, copy, rows), sweep_dir.copies()
+    if not others:
+        return seen
     statuses = dict(seen.statuses)
-    for folder, other in further_copies(sweep_dir):
-        theirs = _as_recorded(SweepDir(folder.path.parent, folder.path.name), other, None)
-        for run_id, status in theirs.statuses.items():
-            if run_id in statuses and _is_further(status, statuses[run_id]):
-                statuses[run_id] = status
-    # Tokens of another source's jobs are valid only there.
-    targets = seen.targets if statuses == seen.statuses else {}
-    return Survey(seen.rows, statuses, seen.live, seen.damaged, targets=targets)
+    counting = {run_id: sweep_dir.run_to_read(run_id).path for run_id in statuses}
+    for other in others:
+        theirs = _as_recorded(other, read_copy(other.path) or copy, None).statuses
+        for run_id in statuses.keys() & theirs.keys():
+            if counting[run_id] == other.run(run_id).path:
+                # Tokens of another source's jobs are valid only there.
+                statuses[run_id] = replace(theirs[run_id], token=None)
+    return Survey(seen.rows, statuses, seen.live, seen.damaged, targets=seen.targets)
 
 
 def _as_recorded(sweep_dir: SweepDir, copy: Copy, rows: Sequence[IndexRow] | None) -> Survey:
@@ -53,9 +55,3 @@ def _without(
         if why is not None and status.state is RunState.DONE:
             status = replace(status, state=RunState.FAILED, reason=Reason.DAMAGED, message=why)
         yield run_id, status
-
-
-def _is_further(one: RunStatus, other: RunStatus) -> bool:
-    if other.state is RunState.DONE:
-        return False
-    return one.state is RunState.DONE or (one.attempt > 0 and other.attempt == 0)

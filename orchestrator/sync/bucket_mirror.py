@@ -41,7 +41,7 @@ from orchestrator.rundir import RunDir, sha256
 from orchestrator.rundir.atomic import storage_errors
 from orchestrator.rundir.attempt import CHECKPOINT
 from orchestrator.rundir.copy_origin import SOURCES
-from orchestrator.rundir.sweep import SWEEP_NAME
+from orchestrator.rundir.index import SWEEP_NAME
 from orchestrator.rundir.synced import BUCKETS, RESULT, RUNS, is_plain, is_short, plain_size, refuse_links
 from orchestrator.sync.bucket_download import Downloads, S3Object
 from orchestrator.sync.request import SyncOptions, SyncProgress, WantedFiles, find_wanted, is_index

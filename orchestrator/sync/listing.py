@@ -10,11 +10,11 @@ from pathlib import Path
 from orchestrator.core.errors import NotFoundError
 from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.rundir.absent_files import MARK
-from orchestrator.rundir.copy_origin import SOURCES, SYNCED
+from orchestrator.rundir.copy_origin import SOURCES, SYNCED, read_copy
 from orchestrator.rundir.descriptions import FOLDER as DESCRIPTIONS
-from orchestrator.rundir.index import RUN_ID
+from orchestrator.rundir.index import RUN_ID, SWEEP_NAME
 from orchestrator.rundir.run import RETIRED
-from orchestrator.rundir.sweep import GRIDS, LEDGER, SWEEP_NAME
+from orchestrator.rundir.sweep import GRIDS, LEDGER
 from orchestrator.rundir.synced import (
     BUCKETS,
     CODE,
@@ -22,10 +22,9 @@ from orchestrator.rundir.synced import (
     JOURNALS,
     RESULT,
     RUNS,
+    TOO_HIGH,
     CopyDir,
     State,
-    copy_of,
-    further_copy,
     refuse_links,
 )
 from orchestrator.sync.request import SyncOptions, SyncReport
@@ -144,7 +143,7 @@ def _add_run(sweep: ListedSweep, run_id: str, inside: list[str], entry: ListedFi
             run.stamp = entry.stamp
         case [name] if name == RESULT:
             run.result = entry.stamp
-        case [name] if RETIRED.fullmatch(name):
+        case [name] if RETIRED.fullmatch(name) and not TOO_HIGH.match(name):
             run.retired[name] = entry.stamp
         case [name] if name == MARK:
             run.pruned = True
@@ -198,9 +197,9 @@ def sweep_sync_of(
 
 def folder_of(sweep: SweepDir, source: Source) -> CopyDir:
     """Return the folder of this source's copy: the sweep's own, unless that has another origin."""
-    copy = copy_of(sweep)
+    copy = read_copy(sweep.path)
     further = sweep.latest_grid() is not None if copy is None else copy.name != source.name
-    folder = further_copy(sweep, source.name) if further else CopyDir(sweep.path)
+    folder = CopyDir(sweep.path / SOURCES / source.name if further else sweep.path)
     own = sweep.path / SYNCED
     folders = [sweep.path, sweep.path / RUNS, sweep.path / SOURCES, own, folder.path, folder.path / SYNCED]
     refuse_links([*folders, own / "lock", folder.incoming, folder.staged], sweep.results)

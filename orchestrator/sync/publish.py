@@ -11,9 +11,10 @@ from typing import Any
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import RunDir, SweepDir, depends_on_time, tidy_finished
 from orchestrator.rundir.absent_files import MARK, mark_absent, read_absent
+from orchestrator.rundir.copy_origin import read_copy
 from orchestrator.rundir.ledger_entries import FoundEntry, FoundResult, LostEntry
 from orchestrator.rundir.plain_files import same_content
-from orchestrator.rundir.synced import CODE, RESULT, RUNS, copy_of, is_tidy, kind_of, leave_journals
+from orchestrator.rundir.synced import CODE, RESULT, RUNS, is_tidy, kind_of, leave_journals
 from orchestrator.sync.file_selection import ChosenFiles
 from orchestrator.sync.listing import SweepSync
 from orchestrator.sync.rsync import stamp_of, time_of
@@ -91,7 +92,7 @@ def follow_retries(sync: SweepSync, visited: Iterable[str]) -> None:
 
 def record_results(sync: SweepSync) -> None:
     """Record in the ledger of a sweep of this tree's own which results here count, or were retried there."""
-    if copy_of(sync.sweep) is not None:
+    if read_copy(sync.sweep.path) is not None:
         return
     with sync.sweep.lock():
         known = _recorded(sync.sweep)

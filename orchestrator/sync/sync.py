@@ -22,7 +22,7 @@ from orchestrator.core.free_space import no_space_error, on_one_disk
 from orchestrator.core.s3 import Address
 from orchestrator.rundir import CodeDir
 from orchestrator.rundir.atomic import storage_errors
-from orchestrator.rundir.copy_origin import Copy
+from orchestrator.rundir.copy_origin import Copy, read_copy, write_copy
 from orchestrator.rundir.index import index_rows
 from orchestrator.rundir.synced import CODE, INDEX, RUNS, kind_of, sync_lock
 from orchestrator.sync.bucket_mirror import MirrorOptions
@@ -91,7 +91,7 @@ def _sync_sweep(sync: SweepSync, screen: SyncProgress, *, dry: bool = False) -> 
     """Fetch the new files of a sweep; with ``dry`` only count them, and write nothing."""
     if dry:
         with tempfile.TemporaryDirectory() as temporary:
-            visited = _runs_to_check(sync, _fetch_index(sync, Path(temporary)))
+            visited = _runs_to_check(sync, _fetch_index(sync, Path(temporary), Path(temporary)))
             aside = dict(_retried(sync, visited))
             sync.report.put_aside = len(aside)
             chosen = _plan(sync, visited, aside)
@@ -110,15 +110,15 @@ def _sync_sweep(sync: SweepSync, screen: SyncProgress, *, dry: bool = False) -> 
 
 def _fetch_marked(sync: SweepSync, screen: SyncProgress) -> None:
     """Fetch a sweep, with its source recorded first, so that a cut leaves no doubt."""
-    folder, before = sync.folder, sync.folder.copy()
+    folder, before = sync.folder.path, read_copy(sync.folder.path)
     since, last = (before.since, before.time) if before else (sync.began, None)
-    folder.mark(Copy(sync.source, sync.rsync.source.name, since, last))
+    write_copy(folder, Copy(sync.source, sync.rsync.source.name, since, last))
     _fetch_new(sync, screen)
-    folder.mark(Copy(sync.source, sync.rsync.source.name, since, sync.began))
+    write_copy(folder, Copy(sync.source, sync.rsync.source.name, since, sync.began))
 
 
 def _fetch_new(sync: SweepSync, screen: SyncProgress) -> None:
-    visited = _without_links(sync, _runs_to_check(sync, _fetch_index(sync, sync.folder.path)))
+    visited = _without_links(sync, _runs_to_check(sync, _take_index(sync)))
     follow_retries(sync, visited)
     screen.begin(f"{sync.listed.name}: comparing {count(len(visited), 'run')}")
     chosen = _plan(sync, visited)
@@ -140,15 +140,24 @@ def _fetch_new(sync: SweepSync, screen: SyncProgress) -> None:
     sync.folder.refuse(refused_runs(sync))
 
 
-def _fetch_index(sync: SweepSync, here: Path) -> Path:
-    """Return the path of the source's index, fetched to the folder ``here`` if it changed."""
+def _fetch_index(sync: SweepSync, aside: Path, temporary: Path) -> Path:
+    """Return the path of the source's index, fetched to the folder ``aside`` if it changed."""
     known = sync.folder.index
     if not sync.listed.index or stamp_of(known) == sync.listed.index:
         return known
-    sync.rsync.fetch(sync.listed.name, here, [INDEX], sync.folder.incoming if here == known.parent else here)
+    sync.rsync.fetch(sync.listed.name, aside, [INDEX], temporary)
     sync.report.files += 1
     sync.report.size += size_of(sync.listed.index)
-    return here / INDEX
+    return aside / INDEX
+
+
+def _take_index(sync: SweepSync) -> Path:
+    """Fetch the source's index if it changed. A damaged one does not replace one that can be read."""
+    known, fetched = sync.folder.index, _fetch_index(sync, sync.folder.staged, sync.folder.incoming)
+    if fetched != known and fetched.exists() and (_index_problem(fetched) is None or _index_problem(known)):
+        os.replace(fetched, known)
+        return known
+    return fetched
 
 
 def _without_links(sync: SweepSync, visited: Iterable[str]) -> list[str]:
@@ -174,13 +183,13 @@ def selected(sync: SweepSync, index: Path) -> list[str]:
     return [run_id for run_id in runs if run_id in wanted]
 
 
-def _check_index(sync: SweepSync, index: Path) -> None:
-    """Report an unreadable index: without it the runs' keys are unknown."""
+def _index_problem(index: Path) -> str | None:
+    """Return why an index is unreadable; None for a readable one."""
     try:
         index_rows(index)
     except DamagedFileError as error:
-        found = brief(str(error).removeprefix(f"{index}: "))
-        sync.report.problems.append(f"{INDEX} at the source: {found}; sync again once it is repaired")
+        return brief(str(error).removeprefix(f"{index}: "))
+    return None
 
 
 def _retried(sync: SweepSync, visited: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -194,7 +203,8 @@ def _retried(sync: SweepSync, visited: Iterable[str]) -> Iterator[tuple[str, str
 
 def _runs_to_check(sync: SweepSync, index: Path) -> list[str]:
     """Return the selected runs that may have changed since the last sync, without opening files."""
-    _check_index(sync, index)
+    if found := _index_problem(index):  # without it the runs' keys are unknown
+        sync.report.problems.append(f"{INDEX} at the source: {found}; sync again once it is repaired")
     settled = sync.state.settled
 
     def is_settled(run_id: str) -> bool:

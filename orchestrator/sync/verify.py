@@ -21,7 +21,7 @@ _THREADS = 4
 # Bytes. The first is the limit of file systems; the second leaves room for the path of a results tree.
 _LONGEST_NAME, _LONGEST_PATH = 255, 1000
 # More attempts than a run can have; larger numbers are invalid.
-_MOST_ATTEMPTS = 1 << 31
+_MOST_ATTEMPTS = 10**9
 
 
 @dataclass(frozen=True)

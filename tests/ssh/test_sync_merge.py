@@ -33,7 +33,7 @@ from orchestrator.core.records import plain
 from orchestrator.core.types import Run
 from orchestrator.rundir import Claim, Holder, RunDir, SweepDir
 from orchestrator.rundir.absent_files import read_absent
-from orchestrator.rundir.synced import copy_of
+from orchestrator.rundir.copy_origin import read_copy
 from orchestrator.status.survey import RunState
 from orchestrator.sync.request import SyncOptions, SyncProgress, SyncReport, kinds
 from orchestrator.sync.source import Source, find_source
@@ -142,7 +142,7 @@ def test_a_sweep_of_home_s_own_stays_so_and_knows_what_came(tmp_path: Path) -> N
     own_files = {path: path.read_bytes() for path in own.path.rglob("*") if path.is_file()}
     brought = bring(there, home)
     assert (len(brought.complete), brought.problems) == (2, [])
-    assert copy_of(own) is None
+    assert read_copy(own.path) is None
     for path, data in own_files.items():
         assert path.read_bytes() == data
     max(own.path.glob("ledger/*.json")).unlink()  # as after a kill just before it was written

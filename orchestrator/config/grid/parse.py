@@ -33,7 +33,7 @@ from orchestrator.config.grid.yaml_nodes import (
 )
 from orchestrator.config.trainers import TrainerSpec, get_trainer, trainer_names
 from orchestrator.core.types import Value
-from orchestrator.rundir.sweep import SWEEP_NAME
+from orchestrator.rundir.index import SWEEP_NAME
 
 # Descriptions of the sections, in Markdown, for the reference and docs/grid.md.
 SECTIONS: Mapping[str, str] = {

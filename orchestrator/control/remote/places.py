@@ -14,8 +14,8 @@ from orchestrator.control.remote.push_code import look_there, push
 from orchestrator.control.remote.status_cache import expire
 from orchestrator.core.errors import HostError, NotFoundError, OrchestrateError, ProfileError
 from orchestrator.rundir import CodeDir, SweepDir
+from orchestrator.rundir.copy_origin import read_copy
 from orchestrator.rundir.ledger_entries import TreePlace
-from orchestrator.rundir.synced import copy_of
 from orchestrator.status.ownership import TreeAssignment, assigned, home_of
 
 # Status is read again and again: a long wait would show an old state as if it were today's.
@@ -117,6 +117,6 @@ def profile_of(one: TreeAssignment) -> Profile:
 
 def assigned_of(sweep_dir: SweepDir) -> list[TreeAssignment]:
     """Every place that has, or had, runs of the sweep."""
-    if copy_of(sweep_dir) is not None:  # another machine's word of what to log in to
+    if read_copy(sweep_dir.path) is not None:  # another machine's word of what to log in to
         return []
     return assigned(sweep_dir.read_ledger())

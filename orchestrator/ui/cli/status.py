@@ -160,9 +160,9 @@ def _watch(found: list[SweepDir], exchange: bool) -> None:
 def _as_of(sweep_dir: SweepDir) -> str:
     """Of what a copy is one, and since when; empty for a sweep of this tree's own."""
     from orchestrator.core.formatting import moment, plain
-    from orchestrator.rundir.synced import copy_of
+    from orchestrator.rundir.copy_origin import read_copy
 
-    copy = copy_of(sweep_dir)
+    copy = read_copy(sweep_dir.path)
     if copy is None:
         return ""
     since = moment(copy.time, time.time()) or "an unfinished sync"
@@ -172,10 +172,10 @@ def _as_of(sweep_dir: SweepDir) -> str:
 def _as_json(sweep_dir: SweepDir, seen: Survey) -> dict[str, object]:
     from orchestrator.control.instance_costs import instance_costs
     from orchestrator.control.jobs import job_facts
-    from orchestrator.rundir.synced import copy_of
+    from orchestrator.rundir.copy_origin import read_copy
 
     counts = {state.value: count for state, count in seen.counts().items()}
-    copy = copy_of(sweep_dir)
+    copy = read_copy(sweep_dir.path)
     about = {} if copy is None else {"copy_of": copy.source, "as_of": copy.time}
     up = {"instances": [one.as_dict() for one in found]} if (found := instance_costs(sweep_dir)) else {}
     notes = {"notes": list(seen.remarks)} if seen.remarks else {}

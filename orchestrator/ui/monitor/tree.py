@@ -12,8 +12,8 @@ from orchestrator.core.labels import labeller
 from orchestrator.core.types import URGENT_FIRST, RunState
 from orchestrator.planning.ordering import sweep_eta
 from orchestrator.rundir import AttemptDir, Holder, IndexRow, SweepDir, lease_seconds, sweeps
+from orchestrator.rundir.copy_origin import read_copy
 from orchestrator.rundir.metrics import last_metrics
-from orchestrator.rundir.synced import copy_of
 from orchestrator.status.survey import Survey, survey
 from orchestrator.status.synced_copy import look_at_copy
 
@@ -84,7 +84,7 @@ class WatchedSweep:
         """Read what is new."""
         try:
             rows, logs = self._dir.read_index(), self._dir.read_journals()
-            if (copy := copy_of(self._dir)) is not None:
+            if (copy := read_copy(self._dir.path)) is not None:
                 self.seen = look_at_copy(self._dir, copy, rows)
             else:
                 ledger, lease = self._dir.read_ledger(), lease_seconds()

@@ -9,8 +9,7 @@ import pytest
 from orchestrator.control.staleness import with_stale
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow, SweepDir
-from orchestrator.rundir.copy_origin import Copy
-from orchestrator.rundir.synced import CopyDir
+from orchestrator.rundir.copy_origin import Copy, write_copy
 from orchestrator.status.survey import RunStatus, Survey
 
 
@@ -31,7 +30,7 @@ def test_a_copy_says_that_different_code_trained_its_runs(
     tmp_path: Path, codes: tuple[str | None, ...], notes: tuple[str, ...]
 ) -> None:
     sweep = SweepDir(tmp_path, "copied")
-    CopyDir(sweep.path).mark(Copy("cluster", "copied", 0.0))
+    write_copy(sweep.path, Copy("cluster", "copied", 0.0))
     names = [f"run{number}" for number in range(len(codes))]
     statuses = {
         name: RunStatus(name, RunState.DONE, code_id=code) for name, code in zip(names, codes, strict=True)
