@@ -192,7 +192,8 @@ def release(decision: Decision, sweep_dir: SweepDir, *, moved: bool, waiting: bo
 
     ``moved``: also runs that failed here or that a person took out of the sweep. ``waiting``: also runs of
     jobs that only wait in a queue, which thereby never begin; their other runs are then unassigned here. A
-    tree without the sweep yet records the decision: earlier ones come too late.
+    tree without the sweep yet records the decision: earlier ones come too late, and a submission that is
+    still being checked here finds its runs returned.
     """
     sweep_dir.create()
     with sweep_dir.lock():
@@ -213,7 +214,7 @@ def release(decision: Decision, sweep_dir: SweepDir, *, moved: bool, waiting: bo
             if (why := _why_held(statuses[run_id], sweep_dir, moved=moved))
         }
         free = {run_id for run_id in decision.run_ids if run_id not in held}
-        new = sorted(run_id for run_id in free if run_id in statuses and run_id not in already)
+        new = sorted(free - already)  # also runs of a submission here that has not listed them yet
         if new:
             sweep_dir.add_to_ledger(ReturnedEntry(runs=dict.fromkeys(new, 0)))
             AllBackends().cancel(list(idle_jobs(sweep_dir).values()))

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.backends.local import LocalBackend
 from orchestrator.control.remote.delegated import Assignment, Decision, _take_share, release, require_home
+from orchestrator.control.submit import plan_sweep, submit_sweep
 from orchestrator.core.errors import FormatError, OrchestrateError
 from orchestrator.core.records import plain
-from orchestrator.core.types import RunState
-from orchestrator.rundir import Claim, Event, Holder
+from orchestrator.core.types import RunState, Sweep
+from orchestrator.rundir import Claim, Event, Holder, SweepDir
 from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.rundir.journal import CLAIMED, ENDED, STARTED
 from orchestrator.rundir.ledger_entries import ReturnedEntry
@@ -102,3 +104,19 @@ def test_an_earlier_decision_is_refused_after_a_later_one(results: Path) -> None
     with pytest.raises(OrchestrateError, match="a sweep of this name is me:/x's"):
         require_home(Decision(home="other", owner="you", number=9), sweep)
     _take_share(assignment(5, *ids), sweep)
+
+
+def test_a_submission_that_is_being_checked_finds_its_runs_requested_back(results: Path) -> None:
+    """Its command entered them, and has not listed them yet: home's connection was cut meanwhile."""
+    runs = [command_run(["true"], seed=seed) for seed in range(2)]
+    ids = [run.run_id for run in runs]
+    folder = SweepDir(results, "tiny")
+    _take_share(assignment(3, *ids), folder)
+    recall = Decision(home="home", owner="me:/x", number=4, run_ids=tuple(ids))
+    assert release(recall, folder, moved=False, waiting=True) == {"released": sorted(ids), "held": {}}
+    sweep = Sweep(name="tiny", trainer="command", runs=tuple(runs), grid_text="name: tiny\n")
+    capacity = LocalBackend().capacity(ask=False)
+    assert plan_sweep(sweep, folder, capacity).plan.run_ids == ()
+    assert not submit_sweep(sweep, folder, LocalBackend()).plan.jobs
+    _take_share(assignment(5, *ids), folder)
+    assert set(plan_sweep(sweep, folder, capacity).plan.run_ids) == set(ids), "assigned once more"
