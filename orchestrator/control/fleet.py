@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BufferedReader
+from typing import Any
 
 from orchestrator.control import cloud_instances, follow, submit
 from orchestrator.control.exchange import Tell, age_note, command, exchange_with_instances
 from orchestrator.control.remote.places import assigned_of, decide, program_of, status_there
 from orchestrator.control.remote.status_cache import overlaid, recall, remote_status
+from orchestrator.control.submit import unchecked
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
 from orchestrator.core.formatting import count
 from orchestrator.core.types import RunState
@@ -144,16 +146,23 @@ class DecisionReport:
     def run_ids(self) -> list[str]:
         return [*self.here, *(run_id for group in self.there.values() for run_id in group)]
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it for the tree that decided, where :func:`_tell` reads it."""
+        problems = [(str(problem), problem.hint, problem.exit_code) for problem in self.problems]
+        return {"runs": self.run_ids, "problems": problems}
 
-def cancel(sweep_dir: SweepDir, run_ids: Sequence[str]) -> DecisionReport:
-    """Take runs out of the sweep, wherever they are."""
+
+def cancel(
+    sweep_dir: SweepDir, run_ids: Sequence[str], check: Callable[[], None] = unchecked
+) -> DecisionReport:
+    """Take runs out of the sweep, wherever they are. ``check`` as for :func:`submit.cancel_runs`."""
     here, elsewhere = _parted(sweep_dir, run_ids)
-    concerned = submit.cancel_runs(sweep_dir, here) if here else []
+    concerned = submit.cancel_runs(sweep_dir, here, check) if here else []
     # Also where nothing is concerned: an earlier one may not have been able to take an instance down.
     problems = submit.withdraw(sweep_dir, rented=not concerned)
     done = cloud_instances.exchange(sweep_dir, not_within=0, orphans=True)
     problems += [BackendUnavailableError(text, hint=_AGAIN) for text in done.problems]
-    there, unheard = _tell(sweep_dir, "cancel", "cancelled", elsewhere)
+    there, unheard = _tell(sweep_dir, "cancel", elsewhere)
     return DecisionReport(tuple(concerned), there, (*problems, *unheard), tuple(done.news))
 
 
@@ -161,34 +170,55 @@ def retry(sweep_dir: SweepDir, run_ids: Sequence[str]) -> DecisionReport:
     """Make runs pending again, wherever they are. They are still to be submitted."""
     here, elsewhere = _parted(sweep_dir, run_ids)
     concerned = submit.retry_runs(sweep_dir, here) if here else []
-    there, problems = _tell(sweep_dir, "retry", "retried", elsewhere)
+    there, problems = _tell(sweep_dir, "retry", elsewhere)
     for again in there.values():
         submit.retry_runs(sweep_dir, again)  # results of theirs that came home are put aside here too
     return DecisionReport(tuple(concerned), there, problems)
 
 
+def retry_for_home(sweep_dir: SweepDir, run_ids: Sequence[str], check: Callable[[], None]) -> DecisionReport:
+    """Make runs of this tree pending again for its home; report all of them that are to be done now.
+
+    So the same request again, after its answer was lost, has the same answer.
+    """
+    submit.retry_runs(sweep_dir, run_ids, check)
+    statuses = submit.poll_named(sweep_dir, run_ids).statuses
+    return DecisionReport(tuple(one for one in run_ids if not statuses[one].state.final), {}, ())
+
+
 def _tell(
-    sweep_dir: SweepDir, command: str, key: str, elsewhere: Sequence[tuple[TreeAssignment, list[str]]]
+    sweep_dir: SweepDir, command: str, elsewhere: Sequence[tuple[TreeAssignment, list[str]]]
 ) -> tuple[dict[TreePlace, tuple[str, ...]], tuple[OrchestrateError, ...]]:
-    """Run the command on each place's runs; return those that it lists under ``key``, and the errors."""
-    argv = [command, sweep_dir.name, "--json", "--delegated"]
-    there, problems = {}, []
+    """Run the command on each place's runs; return those that it concerned, and what was in the way."""
+    there, problems = dict[TreePlace, tuple[str, ...]](), list[OrchestrateError]()
     for one, runs in elsewhere:
         try:
-            concerned = decide(sweep_dir, one, argv, runs)[key]
+            answer = decide(sweep_dir, one, [command, sweep_dir.name, "--delegated"], runs)
         except OrchestrateError as error:
             problems.append(error)
             continue
-        if concerned:
-            there[one.place] = tuple(concerned)
+        if answer["runs"]:
+            there[one.place] = tuple(answer["runs"])
+        for text, hint, code in answer["problems"]:
+            problem = OrchestrateError(f"{one.place.name}: {text}", hint=hint)
+            problem.exit_code = code
+            problems.append(problem)
     return there, tuple(problems)
 
 
 def stop(sweep_dir: SweepDir) -> bool:
-    """Ask workers everywhere to save and leave, and wait until they have; ``False`` if some do not."""
-    stopped = [follow.stop(sweep_dir)]
+    """Ask workers everywhere to save and leave, and wait until they have; ``False`` if some do not.
+
+    Raises the first error of a place, after the others were asked.
+    """
+    stopped, problems = [follow.stop(sweep_dir)], []
     for one in _given(sweep_dir):
-        stopped.append(decide(sweep_dir, one, ["stop", sweep_dir.name])["stopped"])
+        try:
+            stopped.append(decide(sweep_dir, one, ["stop", sweep_dir.name])["stopped"])
+        except OrchestrateError as error:
+            problems.append(error)
+    for problem in problems:
+        raise problem
     return all(stopped)
 
 

@@ -22,7 +22,7 @@ class Started:
 
     ``where``: the targets' names, unless this tree submits to a single one; ``path``: the results there.
     ``problems``: why runs could not be submitted, by run id; ``kept``: why another tree keeps a run.
-    ``over``: nothing is left to follow. It is what `sweep --json` prints, also to another tree.
+    ``over``: nothing is left to follow. It is what `sweep --json` prints, and all that another tree is told.
     """
 
     path: str

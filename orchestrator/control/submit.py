@@ -306,11 +306,28 @@ def stop_workers(sweep_dir: SweepDir, targets: Collection[str] | None = None) ->
     return sorted(live)
 
 
-def cancel_runs(sweep_dir: SweepDir, run_ids: Iterable[str]) -> list[str]:
-    """Take runs out of the sweep until a retry; return those that this changed."""
+def unchecked() -> None:
+    """Accept a decision of this tree."""
+
+
+def poll_named(sweep_dir: SweepDir, run_ids: Iterable[str]) -> Survey:
+    """The sweep's state, with these runs: a submission that another tree assigns may yet list some."""
+    rows = sweep_dir.read_index()
+    unlisted = dict.fromkeys(run_ids).keys() - {row.run_id for row in rows}
+    return poll_sweep(sweep_dir, [*rows, *(IndexRow(run_id, True, {}) for run_id in sorted(unlisted))])
+
+
+def cancel_runs(
+    sweep_dir: SweepDir, run_ids: Sequence[str], check: Callable[[], None] = unchecked
+) -> list[str]:
+    """Take runs out of the sweep until a retry; return those that this changed.
+
+    ``check`` is called under the lock and raises if another tree's decision is outdated.
+    """
     require_own(sweep_dir)
     with sweep_dir.lock():
-        statuses = poll_sweep(sweep_dir).statuses
+        check()
+        statuses = poll_named(sweep_dir, run_ids).statuses
         concerned = [run_id for run_id in run_ids if not statuses[run_id].state.final]
         if concerned:
             runs = {run_id: sweep_dir.run(run_id).newest_attempt() for run_id in concerned}
@@ -344,14 +361,17 @@ def withdraw(sweep_dir: SweepDir, *, rented: bool = False) -> list[OrchestrateEr
     return problems
 
 
-def retry_runs(sweep_dir: SweepDir, run_ids: Sequence[str]) -> list[str]:
+def retry_runs(
+    sweep_dir: SweepDir, run_ids: Sequence[str], check: Callable[[], None] = unchecked
+) -> list[str]:
     """Make finished, failed, stale, skipped or cancelled runs pending again; those it concerned.
 
-    The old result of a run stays in its folder under another name.
+    The old result of a run stays in its folder under another name. ``check`` as for :func:`cancel_runs`.
     """
     require_own(sweep_dir)
     with sweep_dir.lock():
-        seen = poll_sweep(sweep_dir)
+        check()
+        seen = poll_named(sweep_dir, run_ids)
         statuses = correct(seen, inspect(sweep_dir, run_ids), sweep_dir).statuses
         concerned = [run_id for run_id in run_ids if statuses[run_id].state.final]
         if concerned:

@@ -1,9 +1,10 @@
 """Assign each run to one results tree at a time, as claims never span file systems. Pure.
 
 Home, the tree of the submitting user, enters in its ledger the runs it assigns (``assigned``), recalls
-(``recalled``) and gets back (``released``). The numbers of these entries order its decisions, however late
-they arrive: the other tree enters the runs (``share``) with the decision's number and its home, and accepts
-no older one.
+(``recalled``) and gets back (``released``). The numbers of these entries order assignments and recalls,
+however late they arrive: the other tree enters the runs (``share``) with the decision's number and its home,
+and accepts no older one. A cancellation or a retry has the number of the latest of them: it is refused after
+a later one, and not ordered with other cancellations and retries.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Delegation:
         """Return the command line that submits an assignment there."""
         slots, budget = self.wish.slots, self.wish.budget
         return [
-            *("sweep", "--delegated", "--json", *how),
+            *("sweep", "--delegated", *how),
             *(() if slots is None else ("--slots", str(slots))),
             *(("--canary",) if self.wish.canary else ()),
             *(() if budget is None else ("--budget", str(budget))),
@@ -116,7 +116,7 @@ def send(asked: Delegation) -> Started:
         number = _assign(sweep_dir, place, shipped, given)
     program = RemoteProgram(place, sweep.name, shipped, asked.profile)
     assignment = asked.assignment(number, given, shipped)
-    answer, warnings = run_there(program, sweep_dir, asked.command("--detach"), assignment.to_bytes())
+    answer, warnings = run_there(program, sweep_dir, asked.command(), assignment.to_bytes())
     _accepted(sweep_dir, number)
     started = parse(Started, answer["started"])
     notes = [*code.notes, *notes, *warnings, *started.notes]

@@ -50,10 +50,12 @@ def cancel(
     from orchestrator.control.instance_costs import costs
     from orchestrator.rundir import SweepDir
 
+    if delegated:
+        sweep_dir = SweepDir(results, sweep)
+        print_json(fleet.cancel(sweep_dir, *delegated_runs(sweep_dir)).to_json())
+        return
     sweep_dir = SweepDir.existing(results, sweep)
-    run_ids = (
-        delegated_runs(sweep_dir) if delegated else [row.run_id for row in chosen_runs(sweep_dir, runs or [])]
-    )
+    run_ids = [row.run_id for row in chosen_runs(sweep_dir, runs or [])]
     decided = fleet.cancel(sweep_dir, run_ids)
     if as_json:
         print_json({"sweep": sweep, "cancelled": decided.run_ids})
@@ -106,11 +108,11 @@ def retry(
     from orchestrator.rundir import SweepDir
     from orchestrator.ui.cli.work_through import work_through
 
-    sweep_dir = SweepDir.existing(results, sweep)
     if delegated:  # the submission follows, with code and profile as they are there
-        again_here = fleet.retry(sweep_dir, delegated_runs(sweep_dir))
-        print_json({"sweep": sweep, "retried": again_here.run_ids})
+        sweep_dir = SweepDir(results, sweep)
+        print_json(fleet.retry_for_home(sweep_dir, *delegated_runs(sweep_dir)).to_json())
         return
+    sweep_dir = SweepDir.existing(results, sweep)
     rows = chosen_runs(sweep_dir, runs or [])
     if not runs:
         exchange_with_instances(sweep_dir, partial(typer.echo, err=True))

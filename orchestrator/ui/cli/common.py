@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -134,14 +135,16 @@ def chosen(results: Path, names: Iterable[str]) -> list[SweepDir]:
     return [SweepDir.existing(results, name) for name in names] or sweeps(results)
 
 
-def delegated_runs(sweep_dir: SweepDir) -> list[str]:
-    """The runs of the decision on stdin. Raises :class:`OrchestrateError` if a later one came first."""
+def delegated_runs(sweep_dir: SweepDir) -> tuple[Sequence[str], Callable[[], None]]:
+    """The runs of the decision on stdin, and its check, to be called under the sweep's lock.
+
+    The check raises :class:`OrchestrateError` if a later decision came first. The sweep need not be here yet.
+    """
     from orchestrator.control.remote.delegated import Decision, require_home
 
     decision = Decision.from_bytes(sys.stdin.buffer.read())
-    require_home(decision, sweep_dir)
-    known = {row.run_id for row in sweep_dir.read_index()}
-    return [run_id for run_id in decision.run_ids if run_id in known]
+    sweep_dir.create()
+    return decision.run_ids, partial(require_home, decision, sweep_dir)
 
 
 def chosen_runs(sweep_dir: SweepDir, selectors: Iterable[str]) -> list[IndexRow]:

@@ -32,6 +32,7 @@ def stop(sweep: _Sweep, results: Results = RESULTS) -> None:
     from orchestrator.control import follow
     from orchestrator.rundir import SweepDir
 
-    sweep_dir = SweepDir.existing(results, sweep)
-    delegated_runs(sweep_dir)
+    sweep_dir = SweepDir(results, sweep)
+    _, check = delegated_runs(sweep_dir)
+    check()
     print_json({"stopped": follow.stop(sweep_dir)})

@@ -24,6 +24,7 @@ from orchestrator.ui.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from orchestrator.control.flow import Flow
     from orchestrator.core.types import Sweep
 
 
@@ -106,11 +107,24 @@ def sweep(
             flow = grid_flow(file, results, wish, on, further, adopt=adopt)
         planned = flow.rehearse(detach=bool(detach)) if dry_run else None
     if planned is None:
-        raise typer.Exit(work_through(flow, detach=detach, as_json=as_json))
+        raise typer.Exit(
+            _submit_only(flow) if delegated else work_through(flow, detach=detach, as_json=as_json)
+        )
     if delegated:
         print_json(planned)
     else:
         _print_plan(planned, flow.sweep, as_json)
+
+
+def _submit_only(flow: Flow) -> int:
+    """Submit for another tree, which follows its runs itself; print JSON and return the exit code."""
+    from orchestrator.core.records import plain
+
+    started = flow.start(
+        lambda text: typer.echo(text, err=True), lambda text: print_warnings([text]), detach=True
+    )
+    print_json({"started": plain(started)})
+    return int(bool(started.problems))
 
 
 def _parted(first: str | None, others: list[str]) -> tuple[str | None, list[str]]:
