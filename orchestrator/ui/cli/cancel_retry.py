@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -132,11 +133,15 @@ def retry(
         _tell_again(sweep, anew, sweep_dir)
     codes = [1 if kept else 0]
     if anew:
-        places = [place.address for place in decided.there]
         latest, wish = latest_sweep(sweep_dir), SubmitOptions(slots)
-        for target in [on] if on is not None else [*([None] if decided.here else []), *places]:
-            flow = again_flow(latest, sweep_dir, wish, target, anew)
-            codes.append(work_through(flow, detach=detach, as_json=as_json))
+        places = [(place.address, runs) for place, runs in decided.there.items()]
+        shares: list[tuple[str | None, Sequence[str]]] = (
+            [(None, decided.here), *places] if on is None else [(on, anew)]
+        )
+        for target, share in shares:
+            if share:
+                flow = again_flow(latest, sweep_dir, wish, target, share)
+                codes.append(work_through(flow, detach=detach, as_json=as_json))
     elif as_json:
         print_json({"sweep": sweep, "jobs": [], "runs": []})
     print_problems_there(decided.problems)
