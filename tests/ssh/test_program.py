@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.config.profiles import Profile, parse_profile
 from orchestrator.control.remote.program import CodeMissingError, RemoteProgram
-from orchestrator.core.errors import HostError, OrchestrateError, UnreachableError
+from orchestrator.core.errors import ChecksFailedError, HostError, OrchestrateError, UnreachableError
 from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.rundir.ledger_entries import TreePlace
 from orchestrator.ui.cli.logs import _print
@@ -75,9 +75,10 @@ def test_an_error_there_is_passed_on_with_its_code_and_its_next_command(there: T
         there.run()
     assert (error.value.exit_code, error.value.hint) == (5, "free some")
     there.answers("echo '{}'; echo 'error: one' >&2; echo 'error: two' >&2; exit 2")
-    with pytest.raises(OrchestrateError, match=r"^far: one\nfar: two$") as error:
+    with pytest.raises(ChecksFailedError) as failed:
         there.run()
-    assert error.value.hint is None
+    assert failed.value.problems == ("far: one", "far: two")
+    assert failed.value.exit_code == 2
     there.answers("echo 'error: no such attempt' >&2; exit 2")
     with pytest.raises(OrchestrateError, match="far: no such attempt"):
         there.read()
@@ -150,6 +151,18 @@ def test_why_nothing_starts_is_one_line(there: There) -> None:
     with pytest.raises(HostError, match="xxx") as error:
         there.run()
     assert len(str(error.value)) < 400
+
+
+def test_a_line_of_the_setup_that_fails_is_the_reason(there: There) -> None:
+    there.answers("echo '{}'")
+    there.setup = "setup: ['echo {}; echo \"error: no such environment\" >&2; exit 1']\n"
+    reason = "cannot run on cluster: error: no such environment$"
+    with pytest.raises(HostError, match=reason) as error:
+        there.run()
+    assert error.value.hint is not None
+    assert "`setup:` in far.yaml may be what fails" in error.value.hint
+    with pytest.raises(HostError, match=reason):
+        there.read()
 
 
 def test_a_log_that_ended_and_one_that_was_cut(server: Server, there: There) -> None:

@@ -1,7 +1,7 @@
 """Run commands of the pushed program in a results tree behind ssh.
 
-The program is the sweep's code snapshot there. A command's stdout is its answer (JSON, or a log), its stderr
-holds the lines that a user would see: they are passed on, with its exit code.
+The program is the sweep's code snapshot there. A command's stdout is its answer (JSON, or a log). Of its
+stderr the warnings and errors are passed on, with the exit code of an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from orchestrator.config.profiles import Profile, preparation
 from orchestrator.config.profiles.remote_setup import THEIR_PYTHON
-from orchestrator.core.errors import HostError, OrchestrateError, UnreachableError
+from orchestrator.core.errors import ChecksFailedError, HostError, OrchestrateError, UnreachableError
 from orchestrator.core.installation import install_there
 from orchestrator.core.ssh import SSH_FAILED, Host, complaint, without_command
 from orchestrator.rundir.frozen_code import SentCode
@@ -80,10 +80,11 @@ class RemoteProgram:
         """
         mark = secrets.token_hex(8)
         said = Host(self.place.ssh).run(self.argv(command, mark), input, patience=patience)
-        output, errors = (text.rpartition(f"{mark}\n")[2] for text in (said.output, said.errors))
-        if said.code not in _ANSWERED or not output:
-            raise self._failure(said.code, errors)
-        told = (line.removeprefix(_WARNING) for line in errors.splitlines() if line.startswith(_WARNING))
+        _, begun, output = said.output.rpartition(f"{mark}\n")
+        if said.code not in _ANSWERED or not begun or not output:
+            raise self._failure(said.code, said.errors, mark)
+        errors = said.errors.rpartition(f"{mark}\n")[2].splitlines()
+        told = (line.removeprefix(_WARNING) for line in errors if line.startswith(_WARNING))
         return self._parsed(output), tuple(told)
 
     @contextmanager
@@ -108,8 +109,7 @@ class RemoteProgram:
                 )
             if code:
                 errors.seek(0)
-                said = without_command(errors.read().decode(errors="replace"))
-                raise self._failure(code, said.rpartition(f"{mark}\n")[2])
+                raise self._failure(code, without_command(errors.read().decode(errors="replace")), mark)
 
     @property
     def _python(self) -> str:
@@ -128,9 +128,10 @@ class RemoteProgram:
             hint=f"a program that a login on {self.place.ssh} starts may write in between: silence it",
         )
 
-    def _failure(self, code: int | None, errors: str) -> OrchestrateError:
+    def _failure(self, code: int | None, errors: str, mark: str) -> OrchestrateError:
         """Return the error of the program there, or the reason why it did not start."""
-        place, lines = self.place, errors.splitlines()
+        _, begun, own = errors.rpartition(f"{mark}\n")
+        place, lines = self.place, own.splitlines()
         if code == NO_CODE:
             return CodeMissingError(
                 f"{place.name}: the sweep's code is not in {place.folder} on {place.ssh} any more",
@@ -142,11 +143,11 @@ class RemoteProgram:
                 hint="try again; a login node may limit what programs take, which its administrators know",
             )
         problems = [at for at, line in enumerate(lines) if line.startswith(_ERROR)]
-        if not problems:
+        if not begun or not problems:
             return self._did_not_start(code, lines)
-        said = "\n".join(f"{place.name}: {lines[at].removeprefix(_ERROR)}" for at in problems)
+        said = [f"{place.name}: {lines[at].removeprefix(_ERROR)}" for at in problems]
         hint = next((line.strip() for line in lines[problems[-1] + 1 :][:1] if line.startswith("  ")), None)
-        error = OrchestrateError(said, hint=hint)
+        error = ChecksFailedError(said) if len(said) > 1 else OrchestrateError(said[0], hint=hint)
         error.exit_code = code or OrchestrateError.exit_code
         return error
 
