@@ -36,10 +36,9 @@ class Flow(ABC):
         self._tell: Tell = quietly
         self._warn: Tell = quietly
 
-    def rehearse(self, *, detach: bool) -> Mapping[str, Any]:
+    @abstractmethod
+    def rehearse(self) -> Mapping[str, Any]:
         """What would be submitted, to the byte, as :func:`dry_run.planned` describes it; writes nothing."""
-        self.detach = detach
-        return self._rehearse()
 
     def start(self, tell: Tell, warn: Tell, *, detach: bool) -> Started:
         """Check and submit what is missing. ``warn`` gets what a person should know before that.
@@ -57,9 +56,6 @@ class Flow(ABC):
         """
         self._tell, self.detach = tell, detach
         return self._follow()
-
-    @abstractmethod
-    def _rehearse(self) -> Mapping[str, Any]: ...
 
     @abstractmethod
     def _start(self) -> Started: ...

@@ -45,7 +45,7 @@ class TargetOverSsh(Flow):
         self.target, self.on = profile.name, profile.address
         self._seen: Survey | None = None
 
-    def _rehearse(self) -> Mapping[str, Any]:
+    def rehearse(self) -> Mapping[str, Any]:
         return delegate.rehearse(replace(self._asked, only=None))
 
     def _start(self) -> Started:

@@ -29,7 +29,7 @@ class SeveralTargets(Flow):
         self.on = ",".join(one.address for one in targets)
         self._shared = SharedTargets(shared, targets, quietly)
 
-    def _rehearse(self) -> Mapping[str, Any]:
+    def rehearse(self) -> Mapping[str, Any]:
         return self._shared.rehearse()
 
     def _start(self) -> Started:

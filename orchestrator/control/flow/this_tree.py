@@ -54,7 +54,7 @@ class OwnTarget(Flow):
         self._waiting: Collection[str] = ()
         self._settled: Survey | None = None
 
-    def _rehearse(self) -> Mapping[str, Any]:
+    def rehearse(self) -> Mapping[str, Any]:
         return dry_run.rehearse(self.sweep, self.sweep_dir, self._backend, self.wish, code=self._code)
 
     def _start(self) -> Started:

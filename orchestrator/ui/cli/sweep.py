@@ -105,7 +105,7 @@ def sweep(
             flow = assigned_flow(sys.stdin.buffer.read(), results, wish, further, dry=dry_run)
         else:
             flow = grid_flow(file, results, wish, on, further, adopt=adopt)
-        planned = flow.rehearse(detach=bool(detach)) if dry_run else None
+        planned = flow.rehearse() if dry_run else None
     if planned is None:
         raise typer.Exit(
             _submit_only(flow) if delegated else work_through(flow, detach=detach, as_json=as_json)
