@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from orchestrator.config.code import snapshot
 from orchestrator.config.locations import parse_place, tree_there
 from orchestrator.core.errors import HostError, NotFoundError, UnreachableError
 from orchestrator.core.ssh import Host
@@ -51,11 +53,14 @@ def sweep(server: Server, tmp_path: Path) -> SweepDir:
     assert work(sweep, slots=2) == 0
     (sweep.run(sweep.run_ids()[0]).attempt(1).path / "events.out.tfevents.1.cluster").touch()
     pushed = sweep.path / "code" / ("0" * 16) / "ours"
-    pushed.mkdir(parents=True)
-    (pushed / "orchestrator").symlink_to(ROOT / "orchestrator")
+    for name, path in snapshot._our_files(ROOT):  # what a submission pushes
+        (pushed / name).parent.mkdir(parents=True, exist_ok=True)
+        (pushed / name).symlink_to(path)
     python = server.folder / "python" / "python3"
     python.parent.mkdir()
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    # It has the packages that this program needs, and not this program: no installation answers.
+    packages = sysconfig.get_path("purelib")
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n')
     python.chmod(0o755)
     login = f'echo "Welcome!"; read -r line; export PATH={python.parent}:"$PATH"\n'
     (server.home / ".bash_profile").write_text(login)

@@ -62,6 +62,8 @@ STARTED_BY_JOBS = (
     *("jobs.train", "jobs.wandb.upload", "orchestrator.control.continue_from_job"),
     # Another tree runs these over ssh.
     *(f"orchestrator.ui.cli.{name}" for name in ("sweep", "status", "cancel_retry", "logs", "delegated")),
+    # `orchestrate monitor` starts it there; Python loads its package with it.
+    *("orchestrator.ui.monitor", "orchestrator.ui.monitor.probe"),
 )
 
 

@@ -39,9 +39,9 @@ from orchestrator.rundir.frozen_code import SentCode
 
 # A worker imports our code from the packages beside this one only.
 _OUR_PACKAGES = ("orchestrator", "jobs")
-# Neither a job nor a command of another tree imports these, and they are a quarter of the files.
+# Neither a job nor a command of another machine imports these, and they are a quarter of the files.
 _NOT_IN_JOBS = (
-    *("orchestrator/analysis", "orchestrator/api.py", "orchestrator/ui/doctor", "orchestrator/ui/monitor"),
+    *("orchestrator/analysis", "orchestrator/api.py", "orchestrator/ui/doctor"),
     *("orchestrator/ui/scaffold.py", "orchestrator/ui/top"),
 )
 _MOST_FILES = 20_000
