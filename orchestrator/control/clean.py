@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -74,8 +74,8 @@ class Surplus:
     """The groups of a sweep, or of one run, to remove.
 
     ``kept``: bytes by kind that `--drop` would remove. ``absent``: files to remove that results list, by run.
-    ``not_uploaded``: runs that keep their W&B logs therefore. ``left``: problems for users, with the path
-    that is left as it is.
+    ``not_uploaded``: runs that keep their W&B logs therefore; ``further``: versions of runs that do, because
+    another version counts. ``left``: problems for users, with the path that is left as it is.
     """
 
     sweep: str
@@ -83,6 +83,7 @@ class Surplus:
     kept: Counter[str] = field(default_factory=Counter)
     absent: dict[Path, list[Path]] = field(default_factory=dict)
     not_uploaded: int = 0
+    further: int = 0
     left: list[str] = field(default_factory=list)
 
     def add(self, what: str, files: Sequence[Path], folder: Path | None = None) -> None:
@@ -105,6 +106,7 @@ class Surplus:
         self.kept += other.kept
         self.absent |= other.absent
         self.not_uploaded += other.not_uploaded
+        self.further += other.further
         self.left += other.left
 
     def _merge(self, group: Group) -> None:
@@ -122,16 +124,20 @@ def surplus(sweep_dir: SweepDir, options: CleanOptions) -> Surplus:
         found.left.append(f"{sweep_dir.path}: is a link, expected a folder")
         return found
     seen, not_uploaded = poll_sweep(sweep_dir), _not_uploaded(sweep_dir, options)
-    outside = frozenset(row.run_id for row in seen.rows if not row.in_grid)
     for tree in (sweep_dir, *sweep_dir.copies()):
-        look = _RunLook(tree, options, seen, outside, not_uploaded, read_copy(tree.path) is not None)
-        for one in read_all(look.surplus, removable.run_ids(tree)):
+        tree_runs = _TreeRuns(sweep_dir, tree, options, seen, not_uploaded)
+        for one in read_all(tree_runs.surplus, removable.run_ids(tree)):
             found.merge(one)
     if read_copy(sweep_dir.path) is None:
         _add_code(sweep_dir, seen, options, found)
     if found.not_uploaded:
         runs = count(found.not_uploaded, "run")
         found.left.append(f"W&B logs of {runs} that are not uploaded; first: orchestrate sync --wandb")
+    if found.further:
+        runs = count(found.further, "run")
+        found.left.append(
+            f"W&B logs of {runs} that another source finished, too: only those that count go up"
+        )
     found.left += [f"{path}: was not written by this program" for path in removable.strange_names(sweep_dir)]
     return found
 
@@ -210,23 +216,31 @@ def half_removed(results: Path, names: Iterable[str] = (), *, dry: bool) -> list
 
 
 @dataclass(frozen=True)
-class _RunLook:
-    """Lists the surplus of runs.
+class _TreeRuns:
+    """The runs in one folder of a sweep: in its own, or in that of a copy from a further source.
 
-    ``outside``: runs that the index has outside the grid. ``not_uploaded``: runs that keep their W&B logs.
-    ``copied``: the sweep is a copy.
+    ``not_uploaded``: runs that keep their W&B logs.
     """
 
     sweep_dir: SweepDir
+    tree: SweepDir
     options: CleanOptions
     seen: Survey
-    outside: frozenset[str]
     not_uploaded: frozenset[str]
-    copied: bool
+
+    @cached_property
+    def copied(self) -> bool:
+        """Whether the folder is a copy."""
+        return read_copy(self.tree.path) is not None
+
+    @cached_property
+    def outside(self) -> frozenset[str]:
+        """Runs that the index has outside the grid."""
+        return frozenset(row.run_id for row in self.seen.rows if not row.in_grid)
 
     def surplus(self, run_id: str) -> Surplus:
         """Return a run's surplus; a damaged run has only a problem."""
-        run, found = self.sweep_dir.run(run_id), Surplus(self.sweep_dir.name)
+        run, found = self.tree.run(run_id), Surplus(self.tree.name)
         try:
             removable.require_folders(run)
             result = run.result()
@@ -255,6 +269,8 @@ class _RunLook:
                 found.kept[kind] += removable.size_of(files)
             elif kind == "wandb" and files and run.run_id in self.not_uploaded:
                 found.not_uploaded += 1
+            elif kind == "wandb" and files and self.sweep_dir.run_to_read(run.run_id).path != run.path:
+                found.further += 1
             else:
                 found.drop(DROPPABLE[kind], run, files)
         if run.run_id in self.outside:

@@ -29,7 +29,7 @@ def no_space_error(folder: Path, size: int, files: int, what: str) -> StorageErr
         return None
     need = f"{amount(size)} in {files} files and folders"
     return StorageError(
-        f"{what} needs {need}, but {folder} has {has}: nothing was fetched",
+        f"{what} needs {need}, but {folder} has {has}: nothing of it was fetched",
         hint=f"free space, name another folder (orchestrate sync SOURCE DEST), or fetch less: {_LESS}",
     )
 

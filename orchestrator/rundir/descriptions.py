@@ -54,6 +54,14 @@ class Descriptions:
                 return self._parsed(name, run_id, line)
         return None
 
+    def has(self, run: Run) -> bool:
+        """Return whether this is the newest description of the run."""
+        try:
+            found = self.find(run.run_id)
+            return found is not None and dump_json(plain(found)) == dump_json(plain(run))
+        except DamagedFileError:
+            return False
+
     def run_ids(self) -> Iterable[str]:
         """Return the ids of all described runs; damaged files are skipped."""
         found: set[str] = set()

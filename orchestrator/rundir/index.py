@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestrator.core.errors import DamagedFileError
-from orchestrator.rundir.atomic import parse_exactly
-from orchestrator.rundir.plain_files import read_text
+from orchestrator.core.types import Run
+from orchestrator.rundir.atomic import parse_exactly, write_atomic
+from orchestrator.rundir.plain_files import Version, read_text, version_of
 
 RUN_ID = re.compile(r"[0-9a-f]{16}")
 SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -33,6 +35,39 @@ def index_text(rows: Iterable[IndexRow]) -> str:
         f"{row.run_id}\t{int(row.in_grid)}\t{json.dumps(row.point, ensure_ascii=False)}\n" for row in rows
     ]
     return "".join(lines)
+
+
+class IndexFile:
+    """A sweep's index file, parsed again only once it has changed.
+
+    ``describe``: returns a run's description. Raises ``OSError`` and :class:`DamagedFileError`.
+    """
+
+    def __init__(self, path: Path, describe: Callable[[str], Run]) -> None:
+        self._path, self._describe = path, describe
+        self._known: tuple[Version, list[IndexRow]] | None = None
+
+    def write(self, rows: Sequence[IndexRow]) -> None:
+        """Replace the index."""
+        write_atomic(self._path, index_text(rows).encode())
+
+    def read(self, hint: str) -> list[IndexRow]:
+        """Read the index; empty before the first. Raises :class:`DamagedFileError` with this hint."""
+        try:
+            version = version_of(os.stat(self._path))
+            if self._known is None or self._known[0] != version:
+                text = read_text(self._path, hint, errors="surrogateescape")
+                self._known = version, parse_index(self._path, text, hint, self._point)
+        except FileNotFoundError:
+            return []
+        return self._known[1]
+
+    def _point(self, run_id: str) -> dict[str, Any] | None:
+        """Return the values by key of a run by its description; None without a readable one."""
+        try:
+            return self._describe(run_id).point
+        except (DamagedFileError, OSError):
+            return None
 
 
 def parse_index(

@@ -33,16 +33,15 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 from orchestrator.core.errors import DamagedFileError, FormatError, NotFoundError, OrchestrateError
 from orchestrator.core.file_locks import lock
 from orchestrator.core.formats import require_known_format, stamp
-from orchestrator.core.records import parse, plain
+from orchestrator.core.records import parse
 from orchestrator.core.types import Run
 from orchestrator.rundir.atomic import (
     check_writable,
@@ -58,7 +57,7 @@ from orchestrator.rundir.descriptions import Descriptions
 from orchestrator.rundir.evaluations import EvaluationLog
 from orchestrator.rundir.file_server import is_server_error
 from orchestrator.rundir.holder import Holder
-from orchestrator.rundir.index import COPIED_INDEX_HINT, RUN_ID, SWEEP_NAME, IndexRow, index_text, parse_index
+from orchestrator.rundir.index import COPIED_INDEX_HINT, RUN_ID, SWEEP_NAME, IndexFile, IndexRow
 from orchestrator.rundir.journal import (
     Event,
     Journal,
@@ -70,7 +69,7 @@ from orchestrator.rundir.journal import (
 )
 from orchestrator.rundir.kinds import MALFORMED
 from orchestrator.rundir.ledger_entries import DamagedEntry, LedgerEntry, parse_entry
-from orchestrator.rundir.plain_files import Version, open_to_write, read_text, version_of
+from orchestrator.rundir.plain_files import open_to_write, read_text
 from orchestrator.rundir.run import RunDir
 from orchestrator.rundir.uploads import UploadLog
 from orchestrator.rundir.versions import SweepCopies, counting_run
@@ -106,7 +105,7 @@ class SweepDir:
         self.evaluations = EvaluationLog(self.path)
         self._descriptions = Descriptions(self.path)
         self._reader = JournalReader()
-        self._index: tuple[Version, list[IndexRow]] | None = None
+        self._index = IndexFile(self.index_path, lambda run_id: self.run(run_id).description())
         self._copies = SweepCopies(self.path, SweepDir)
         self._grids, self._ledger = self.path / GRIDS, self.path / LEDGER
         self._journals, self._runs = self.path / "journals", self.path / "runs"
@@ -179,33 +178,20 @@ class SweepDir:
 
     def write_index(self, rows: Sequence[IndexRow]) -> None:
         """Replace the index."""
-        write_atomic(self.index_path, index_text(rows).encode())
+        self._index.write(rows)
 
     def read_index(self) -> list[IndexRow]:
-        """Read the index, in a copy also of further sources. Raises :class:`DamagedFileError`."""
+        """Read the index, in a copy also of further sources where it is undamaged.
+
+        Raises :class:`DamagedFileError`.
+        """
         is_copy = read_copy(self.path) is not None
-        found = list(self._read_index(COPIED_INDEX_HINT if is_copy else _INDEX_HINT))
+        found = list(self._index.read(COPIED_INDEX_HINT if is_copy else _INDEX_HINT))
         for copy in self.copies() if is_copy else ():
             known = {row.run_id for row in found}
-            found += [row for row in copy.read_index() if row.run_id not in known]
+            with suppress(DamagedFileError):
+                found += [row for row in copy.read_index() if row.run_id not in known]
         return found
-
-    def _read_index(self, hint: str) -> list[IndexRow]:
-        try:
-            version = version_of(os.stat(self.index_path))
-            if self._index is None or self._index[0] != version:
-                text = read_text(self.index_path, hint, errors="surrogateescape")
-                self._index = version, parse_index(self.index_path, text, hint, self._point)
-        except FileNotFoundError:
-            return []
-        return self._index[1]
-
-    def _point(self, run_id: str) -> dict[str, Any] | None:
-        """Return the values by key of a run by its description; ``None`` without a readable one."""
-        try:
-            return self.run(run_id).description().point
-        except (DamagedFileError, OSError):
-            return None
 
     # The ledger
 
@@ -418,19 +404,12 @@ class SweepDir:
             try:
                 if run.run_id in folders:
                     self.run(run.run_id).describe(run)
-                elif not self._is_described(run):
+                elif not self._descriptions.has(run):
                     new.append(run)
             except (DamagedFileError, FileExistsError, IsADirectoryError, NotADirectoryError) as error:
                 problems[run.run_id] = str(error)
         self._descriptions.add(new)
         return problems
-
-    def _is_described(self, run: Run) -> bool:
-        try:
-            found = self._descriptions.find(run.run_id)
-            return found is not None and dump_json(plain(found)) == dump_json(plain(run))
-        except DamagedFileError:
-            return False
 
 
 def comparison_dir(home: Path, key: str) -> Path:

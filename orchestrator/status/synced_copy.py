@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import IndexRow, SweepDir, lease_seconds
 from orchestrator.rundir.copy_origin import Copy, read_copy
@@ -22,15 +23,19 @@ def look_at_copy(sweep_dir: SweepDir, copy: Copy, rows: Sequence[IndexRow] | Non
     seen, others = _as_recorded(sweep_dir, copy, rows), sweep_dir.copies()
     if not others:
         return seen
-    statuses = dict(seen.statuses)
+    statuses, notes = dict(seen.statuses), list(seen.notes)
     counting = {run_id: sweep_dir.run_to_read(run_id).path for run_id in statuses}
     for other in others:
-        theirs = _as_recorded(other, read_copy(other.path) or copy, None).statuses
-        for run_id in statuses.keys() & theirs.keys():
+        theirs = _as_recorded(other, read_copy(other.path) or copy, seen.rows).statuses
+        for run_id in statuses:
             if counting[run_id] == other.run(run_id).path:
                 # Tokens of another source's jobs are valid only there.
                 statuses[run_id] = replace(theirs[run_id], token=None)
-    return Survey(seen.rows, statuses, seen.live, seen.damaged, targets=seen.targets)
+        try:
+            other.read_index()
+        except DamagedFileError as error:
+            notes.append(f"{error}; its runs that only it names are not shown")
+    return replace(seen, statuses=statuses, notes=tuple(notes))
 
 
 def _as_recorded(sweep_dir: SweepDir, copy: Copy, rows: Sequence[IndexRow] | None) -> Survey:

@@ -58,7 +58,7 @@ class MirrorOptions:
     them.
     """
 
-    options: SyncOptions = field(default_factory=SyncOptions)
+    wanted: SyncOptions = field(default_factory=SyncOptions)
     dry: bool = False
     screen: SyncProgress = field(default_factory=SyncProgress)
 
@@ -87,7 +87,7 @@ class Mirror:
         assert base is not None, "refresh() comes first"
         return base / "tree"
 
-    def refresh(self, source_name: str, look: MirrorOptions) -> list[str]:
+    def refresh(self, source_name: str, options: MirrorOptions) -> list[str]:
         """Update the tree to the bucket's content, or some of its sweeps; return names that no results tree
         has.
 
@@ -96,21 +96,21 @@ class Mirror:
         """
         try:
             client = connect(patient=True)
-            refused, items = self._list(client, look.options.sweeps)
-            self._open(source_name, dry=look.dry)
-            self._verify = look.options.verify
-            self._clear(items, look.options.sweeps)
-            if look.options.runs:
+            refused, items = self._list(client, options.wanted.sweeps)
+            self._open(source_name, dry=options.dry)
+            self._verify = options.wanted.verify
+            self._clear(items, options.wanted.sweeps)
+            if options.wanted.runs:
                 self._fetch_indexes(client, source_name, items)
-            wanted = find_wanted(look.options, [item.name for item in items], self.path)
+            wanted = find_wanted(options.wanted, [item.name for item in items], self.path)
             listed = [item for item in items if wanted.is_listed(item.name)]
             missing = self._missing(source_name, listed, wanted)
             self.lack = self._lack_of_room(missing)
-            if self.lack is not None and not look.dry:
+            if self.lack is not None and not options.dry:
                 raise self.lack
-            if look.dry:
+            if options.dry:
                 missing = [item for item in missing if not self._stand_for(item)]
-            self._download(client, missing, SyncProgress() if look.dry else look.screen)
+            self._download(client, missing, SyncProgress() if options.dry else options.screen)
         except BucketError as error:
             self._release()  # for the next try, also in this process
             raise _unavailable(self.address, error) from error

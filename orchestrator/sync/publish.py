@@ -14,6 +14,7 @@ from orchestrator.rundir.absent_files import MARK, mark_absent, read_absent
 from orchestrator.rundir.copy_origin import read_copy
 from orchestrator.rundir.ledger_entries import FoundEntry, FoundResult, LostEntry
 from orchestrator.rundir.plain_files import same_content
+from orchestrator.rundir.run_state import decisions_in
 from orchestrator.rundir.synced import CODE, RESULT, RUNS, is_tidy, kind_of, leave_journals
 from orchestrator.sync.file_selection import ChosenFiles
 from orchestrator.sync.listing import SweepSync
@@ -95,31 +96,33 @@ def record_results(sync: SweepSync) -> None:
     if read_copy(sync.sweep.path) is not None:
         return
     with sync.sweep.lock():
-        known = _recorded(sync.sweep)
+        decisions = decisions_in(sync.sweep.read_ledger())
         found, lost = {}, {}
         for run_id, there in sync.listed.runs.items():
-            if (run_id in known) == (there.result is not None) and run_id not in sync.report.complete:
+            known = decisions.of(run_id).found
+            if (known is None) == (there.result is None) and run_id not in sync.report.complete:
                 continue
-            counting = sync.sweep.run_to_read(run_id)
-            if there.result is None and not counting.has_result():
-                lost[run_id] = known[run_id]
-            elif counting.path == sync.run(run_id).path and (result := counting.result()) is not None:
-                attempt = max(result["attempt"], sync.sweep.run(run_id).newest_attempt())
-                found[run_id] = replace(FoundResult.of(result), attempt=attempt)
+            facts = _facts(sync.sweep, run_id)
+            if facts is not None and facts != known:
+                found[run_id] = facts
+            elif known is not None and not sync.sweep.run_to_read(run_id).has_result():
+                lost[run_id] = known.attempt
         for entry in (FoundEntry(runs=found), LostEntry(runs=lost)):
             if entry.runs:
                 sync.sweep.add_to_ledger(entry)
 
 
-def _recorded(sweep: SweepDir) -> dict[str, int]:
-    """Return the attempt of each result found that the ledger does not call lost since."""
-    known: dict[str, int] = {}
-    for entry in sweep.read_ledger():
-        if isinstance(entry, FoundEntry):
-            known |= {run_id: about.attempt for run_id, about in entry.runs.items()}
-        elif isinstance(entry, LostEntry):
-            known = {run_id: attempt for run_id, attempt in known.items() if run_id not in entry.runs}
-    return known
+def _facts(sweep: SweepDir, run_id: str) -> FoundResult | None:
+    """Return the facts of the result that counts; None if it is of this tree's own, or not to be read."""
+    own, counting = sweep.run(run_id), sweep.run_to_read(run_id)
+    try:
+        result = None if counting.path == own.path else counting.result()
+    except DamagedFileError:
+        return None
+    if result is None:
+        return None
+    found = FoundResult.of(result)
+    return replace(found, attempt=max(found.attempt, own.newest_attempt()))
 
 
 def _is_sound(sync: SweepSync, run: RunDir) -> bool:
@@ -262,15 +265,21 @@ def _publish_run(sync: SweepSync, one: _Candidate, found: Checked) -> None:
         return
     publish(one.staged, one.run)
     run_id, counting = one.run.run_id, sync.sweep.run_to_read(one.run.run_id)
-    runs = [sync.sweep.run(run_id), *(copy.run(run_id) for copy in sync.sweep.copies())]
-    others = [run for run in runs if run.path != one.run.path and run.has_result()]
+    others = [run for run in sync.sweep.versions(run_id) if run.path != one.run.path and run.has_result()]
     if counting.path != one.run.path and not counting.has_result():
         text = f"finished at {sync.source}; does not count, because this tree has begun or retried it"
         sync.report.tell(run_id, text)
-    elif others and not same_content(others[0].result_path, one.run.result_path):
-        where = counting.path.parent.relative_to(sync.sweep.results)
-        same = _compare(others[0], one.run)
-        sync.report.tell(run_id, f"finished in two places; the result in {where} counts ({same})")
+    elif others:
+        other = others[0] if counting.path == one.run.path else counting
+        if not same_content(other.result_path, one.run.result_path):
+            same, where = _compare(other, one.run), _origin(counting)
+            sync.report.tell(run_id, f"finished in two places; the result {where} counts ({same})")
+
+
+def _origin(run: RunDir) -> str:
+    """Describe where a version of a run was finished."""
+    copy = read_copy(run.path.parent.parent)
+    return "of this tree" if copy is None else f"from {copy.source}"
 
 
 def _compare(ours: RunDir, theirs: RunDir) -> str:

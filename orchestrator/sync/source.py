@@ -63,10 +63,10 @@ class Source:
         digest = hashlib.sha256(self.text.encode(errors="surrogateescape")).hexdigest()[:8]
         return f"{_NOT_IN_NAMES.sub('-', words).strip('.-_')[:60] or 'source'}-{digest}"
 
-    def connect(self, look: MirrorOptions = _ALL) -> list[str]:
+    def connect(self, options: MirrorOptions = _ALL) -> list[str]:
         """Connect to the source; fetch new objects of a bucket. Return names that no results tree has."""
         if self.mirror is not None:
-            return self.mirror.refresh(self.name, look)
+            return self.mirror.refresh(self.name, options)
         if self.host is not None:
             self.host.connect()
         return []

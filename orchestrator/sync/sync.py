@@ -57,7 +57,9 @@ def sync(
     tree = list_tree(rsync, options.sweeps)
     here = results.absolute()
     sweeps = (sweep_sync_of(rsync, there, began, here, options) for there in tree.sweeps.values())
-    reports = [_sync_sweep(one, screen, dry=dry) for one in sweeps]
+    reports: list[SyncReport] = []
+    for one in sweeps:
+        reports.append(_count_sweep(one, reports) if dry else _sync_sweep(one, screen))
     if refused := [*refused, *tree.refused]:
         names = ", ".join(map(plain, sorted(refused)[:5]))
         reports[0].notes.append(f"not fetched (no sweep, run or plain file): {names}")
@@ -87,17 +89,20 @@ def _failed(address: Address, name: str, why: str) -> str:
     return f"{address.text}/{brief(name)}: {why}{stays}. Sync again; if that does not help, see: {command}"
 
 
-def _sync_sweep(sync: SweepSync, screen: SyncProgress, *, dry: bool = False) -> SyncReport:
-    """Fetch the new files of a sweep; with ``dry`` only count them, and write nothing."""
-    if dry:
-        with tempfile.TemporaryDirectory() as temporary:
-            visited = _runs_to_check(sync, _fetch_index(sync, Path(temporary), Path(temporary)))
-            aside = dict(_retried(sync, visited))
-            sync.report.put_aside = len(aside)
-            chosen = _plan(sync, visited, aside)
-            _count(sync, chosen)
-            sync.report.lack = _lack_of_space(sync, chosen)
-        return sync.report
+def _count_sweep(sync: SweepSync, before: Sequence[SyncReport]) -> SyncReport:
+    """Count the new files of a sweep, and write nothing. ``before``: sweeps that would be fetched first."""
+    with tempfile.TemporaryDirectory() as temporary:
+        visited = _runs_to_check(sync, _fetch_index(sync, Path(temporary), Path(temporary)))
+    aside = dict(_retried(sync, visited))
+    sync.report.put_aside = len(aside)
+    chosen = _plan(sync, visited, aside)
+    _count(sync, chosen)
+    sync.report.lack = _lack_of_space(sync, chosen, before)
+    return sync.report
+
+
+def _sync_sweep(sync: SweepSync, screen: SyncProgress) -> SyncReport:
+    """Fetch the new files of a sweep."""
     with storage_errors(sync.sweep.path), sync_lock(sync.sweep) as keep:
         # Another sync may have held the lock until now.
         rsync = replace(sync.rsync, keep=keep)
@@ -154,10 +159,12 @@ def _fetch_index(sync: SweepSync, aside: Path, temporary: Path) -> Path:
 def _take_index(sync: SweepSync) -> Path:
     """Fetch the source's index if it changed. A damaged one does not replace one that can be read."""
     known, fetched = sync.folder.index, _fetch_index(sync, sync.folder.staged, sync.folder.incoming)
-    if fetched != known and fetched.exists() and (_index_problem(fetched) is None or _index_problem(known)):
-        os.replace(fetched, known)
+    if fetched == known or not fetched.exists():
         return known
-    return fetched
+    if known.exists() and _index_problem(fetched) and not _index_problem(known):
+        return fetched
+    os.replace(fetched, known)
+    return known
 
 
 def _without_links(sync: SweepSync, visited: Iterable[str]) -> list[str]:
@@ -258,15 +265,24 @@ def _copy_times(chosen: Iterable[ChosenFiles]) -> None:
             os.utime(path, (path.stat().st_atime, entry.time))
 
 
-def _lack_of_space(sync: SweepSync, chosen: Sequence[ChosenFiles]) -> StorageError | None:
-    """Return the error if the chosen files do not fit. Files of a bucket's mirror may be links to it."""
+def _lack_of_space(
+    sync: SweepSync, chosen: Sequence[ChosenFiles], before: Sequence[SyncReport] = ()
+) -> StorageError | None:
+    """Return the error if the chosen files do not fit. Files of a bucket's mirror may be links to it.
+
+    ``before``: sweeps to be fetched first, which are not here yet.
+    """
     here = sync.folder.path
     if sync.rsync.source.mirror is not None and on_one_disk(here, sync.sweep.results):
         return None
     names = [Path(name) for one in chosen for name in one.names]
     paths = {here / path for name in names for path in (name, *name.parents)}
     new = sync.report.due + sum(not os.path.lexists(path) for path in paths)
-    return no_space_error(here, sum(one.size for one in chosen), new, f"what is new of {sync.listed.name}")
+    size, what = sum(one.size for one in chosen), f"what is new of {sync.listed.name}"
+    if first := [one for one in before if on_one_disk(sync.sweep.results / one.sweep, here)]:
+        size, new = size + sum(one.size for one in first), new + sum(one.files for one in first)
+        what += f" and of {count(len(first), 'sweep')} before it"
+    return no_space_error(here, size, new, what)
 
 
 def _expect_result(sync: SweepSync, one: ChosenFiles, aside: str | None) -> None:

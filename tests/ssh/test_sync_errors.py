@@ -115,7 +115,7 @@ def test_a_connection_that_ends_without_a_word(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [("size=64k", "kB free: nothing was fetched"), ("ro", "read-only")]
+    ("options", "said"), [("size=64k", "kB free: nothing of it was fetched"), ("ro", "read-only")]
 )
 def test_a_disk_here_that_takes_nothing(there: SweepDir, server: Server, options: str, said: str) -> None:
     big = there.run(there.run_ids()[0]).attempt(1).path / "big"

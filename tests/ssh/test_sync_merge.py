@@ -102,7 +102,8 @@ def test_the_first_of_two_versions_counts(tmp_path: Path) -> None:
     assert merged.run(run_id).result_path.read_bytes() == one.run(run_id).result_path.read_bytes()
     assert kept.result_path.read_bytes() == two.run(run_id).result_path.read_bytes()
     (note,) = (line for line in brought.notes if run_id in line)
-    assert "finished in two places; the result in speed/runs counts (with the same metrics)" in note
+    assert f"finished in two places; the result from {one.results}" in note
+    assert "counts (with the same metrics)" in note
     for source in (one, two):  # and it stays so
         again = bring(source, home)
         assert (again.files, again.complete, again.notes) == (0, [], [])

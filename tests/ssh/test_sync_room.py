@@ -41,7 +41,7 @@ def test_what_does_not_fit_is_refused_with_figures(there: SweepDir, tmp_path: Pa
             assert done.returncode == 3, done
             line, hint = done.stderr.splitlines()
             assert "needs 6.3" in line
-            assert "MB free: nothing was fetched" in line
+            assert "MB free: nothing of it was fetched" in line
             assert "--only" in hint
         assert not list(disk.rglob("result.json"))
         assert not list(disk.rglob("big"))
@@ -53,7 +53,7 @@ def test_the_folder_s_own_file_system_counts(there: SweepDir, tmp_path: Path) ->
     """Not that of the results folder which it is in."""
     (there.path / "big").write_bytes(os.urandom(6 * MB))
     with mounted(tmp_path / "results" / "speed"):
-        assert "nothing was fetched" in command_line(f"{there.results}/", tmp_path / "results").stderr
+        assert "nothing of it was fetched" in command_line(f"{there.results}/", tmp_path / "results").stderr
 
 
 def test_folders_on_one_file_system_share_its_room(there: SweepDir, tmp_path: Path) -> None:
@@ -72,6 +72,22 @@ def test_folders_on_one_file_system_share_its_room(there: SweepDir, tmp_path: Pa
         assert not list(disk.rglob("one"))
 
 
+def test_sweeps_that_fit_one_by_one_are_counted_together(there: SweepDir, tmp_path: Path) -> None:
+    """The real sync names the one that no longer fits, after those that came."""
+    other = finished_sweep(there.results, "trial", {"seed": [0]}, iterations=2)
+    for sweep in (there, other):
+        (sweep.path / "big").write_bytes(os.urandom(int(2.5 * MB)))
+    with mounted(tmp_path / "disk") as disk:
+        done = command_line(f"{there.results}/", disk / "results", "--dry-run")
+        assert done.returncode == 3, done
+        assert "what is new of trial and of 1 sweep before it needs 5." in done.stderr
+        done = command_line(f"{there.results}/", disk / "results")
+        assert done.returncode == 3, done
+        assert "what is new of trial needs 2.6" in done.stderr
+        assert "nothing of it was fetched" in done.stderr
+        assert (disk / "results" / "speed" / "big").exists()
+
+
 def test_what_needs_more_inodes_than_there_are_is_refused(there: SweepDir, tmp_path: Path) -> None:
     """With figures; folders take some, too. What is here already takes none."""
     files = sum(path.is_file() for path in there.path.rglob("*"))
@@ -81,7 +97,7 @@ def test_what_needs_more_inodes_than_there_are_is_refused(there: SweepDir, tmp_p
             assert done.returncode == 3, done
             line, hint = done.stderr.splitlines()
             assert " files and folders, but " in line
-            assert " inodes free, of which 100 are kept free: nothing was fetched" in line
+            assert " inodes free, of which 100 are kept free: nothing of it was fetched" in line
             assert "--run" in hint
         assert not list(disk.rglob("run.json"))
         subprocess.run(["mount", "-o", "remount,nr_inodes=500", disk], check=True)

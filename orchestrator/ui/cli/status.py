@@ -162,11 +162,14 @@ def _as_of(sweep_dir: SweepDir) -> str:
     from orchestrator.core.formatting import moment, plain
     from orchestrator.rundir.copy_origin import read_copy
 
-    copy = read_copy(sweep_dir.path)
-    if copy is None:
+    if read_copy(sweep_dir.path) is None:
         return ""
-    since = moment(copy.time, time.time()) or "an unfinished sync"
-    return f"{sweep_dir.name}: as of {since} from {plain(copy.source)}"
+    copies = filter(None, (read_copy(one.path) for one in (sweep_dir, *sweep_dir.copies())))
+    now = time.time()
+    origins = (
+        f"as of {moment(copy.time, now) or 'an unfinished sync'} from {plain(copy.source)}" for copy in copies
+    )
+    return f"{sweep_dir.name}: {'; '.join(origins)}"
 
 
 def _as_json(sweep_dir: SweepDir, seen: Survey) -> dict[str, object]:

@@ -105,7 +105,7 @@ class WatchedSweep:
         """Yield all attempts, those of the index's last runs first."""
         for row in reversed(self.seen.rows):
             for number in range(1, self.seen.statuses[row.run_id].attempt + 1):
-                yield self._dir.run(row.run_id).attempt(number)
+                yield self._dir.run_to_read(row.run_id).attempt(number)
 
     def summary(self) -> dict[str, Any]:
         """Return the latest grid's runs by state, their speed together, and the time to go."""
@@ -123,7 +123,7 @@ class WatchedSweep:
     def details(self, row: IndexRow) -> dict[str, Any]:
         """Return a run as `status --json` has it, with what its folder shows."""
         status = self.seen.statuses[row.run_id]
-        run = self._dir.run(row.run_id)
+        run = self._dir.run_to_read(row.run_id)
         newest = range(status.attempt, max(status.attempt - _NEWEST, 0), -1)
         checkpoints = (run.attempt(number).newest_checkpoint() for number in newest)
         running = status.state is RunState.RUNNING

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -14,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.errors import OrchestrateError, StorageError
 from orchestrator.core.s3 import Address, is_bucket, parse_bucket
 from orchestrator.sync import bucket_mirror
 from orchestrator.sync.bucket_mirror import Mirror, MirrorOptions
@@ -117,6 +119,17 @@ def test_nothing_is_left_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert len(list(one.path.rglob("0001.yaml"))) == 1
     one.clear()
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(descriptor: int, kind: int) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    mirror = Mirror(Address("b", ""), tmp_path)
+    with pytest.raises(StorageError, match=r"cannot lock .*not implemented"):
+        mirror._open("source", dry=MirrorOptions().dry)
+    assert len(list((tmp_path / ".buckets" / "source").iterdir())) == 1
 
 
 @pytest.mark.parametrize("text", ["s3://", "s3://Bad/x", "s3://b", "s3://bucket/../x", "s3://bucket/a//b"])
