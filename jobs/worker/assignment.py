@@ -144,7 +144,7 @@ class Assignment:
 
     def since(self, run_id: str) -> int:
         """Return the newest attempt that a retry discounted; 0 if none."""
-        return self._decisions.of(run_id).retried
+        return self._decisions.of(run_id).forgiven
 
     def _state(
         self, run_dir: RunDir, attempts: Sequence[AttemptDir], end: Mapping[str, Any] | None

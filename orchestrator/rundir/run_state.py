@@ -30,8 +30,7 @@ from orchestrator.rundir.ledger_entries import (
     SubmissionEntry,
 )
 
-# The ends of a run's attempts by number; None for an attempt without one on record. Attempt 0 stands for
-# workers that could not take the run.
+# The ends of a run's attempts by number, from 1; None for an attempt without one on record.
 Ends = Mapping[int, RunState | None]
 
 
@@ -42,12 +41,13 @@ class Decided:
     ``forgiven``: the newest attempt that a retry put aside; ``withdrawn``: the newest one cancelled before
     that; ``lost``: the newest one that lost its result. ``found``, ``failed``: ends that no journal records.
     ``skipped``: why the latest submission that names the run skips it. ``again``: the number of the latest
-    retry; ``elsewhere``: of the latest after which jobs submitted before leave the run alone.
+    retry; ``elsewhere``: of the latest after which jobs submitted before leave the run alone. Numbers are 0
+    without one.
     """
 
-    forgiven: int = -1
-    withdrawn: int = -1
-    lost: int = -1
+    forgiven: int = 0
+    withdrawn: int = 0
+    lost: int = 0
     cancelled: bool = False
     found: FoundResult | None = None
     failed: FailedAttempt | None = None
@@ -55,11 +55,6 @@ class Decided:
     more_memory: bool = False
     again: int = 0
     elsewhere: int = 0
-
-    @property
-    def retried(self) -> int:
-        """The newest attempt that a retry put aside; 0 if none."""
-        return max(0, self.forgiven)
 
     def after(self, entry: LedgerEntry, about: Any) -> Decided:
         """Return the decisions after the next entry; ``about``: its value for the run."""
@@ -76,7 +71,7 @@ class Decided:
             return replace(
                 decided,
                 forgiven=max(self.forgiven, about),
-                withdrawn=max(self.withdrawn, about if self.cancelled else -1),
+                withdrawn=max(self.withdrawn, about if self.cancelled else 0),
                 cancelled=False,
                 found=None,
                 more_memory=self.more_memory or isinstance(entry, MemoryEntry),
@@ -123,7 +118,7 @@ def _after_retries(decided: Decided, ends: Ends, newest: int) -> RunState:
         return RunState.PENDING
     if end is None:
         return RunState.RUNNING
-    if end is RunState.CANCELLED and decided.forgiven >= 0:
+    if end is RunState.CANCELLED and decided.again:
         return RunState.PENDING
     return RunState.PENDING if end.final and newest <= decided.forgiven else end
 

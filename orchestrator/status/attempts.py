@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
-from orchestrator.core.types import RunState
+from orchestrator.core.types import RunState, number_of
 from orchestrator.rundir import Event, WorkerLog
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS, AttemptEnd
+from orchestrator.rundir.run_state import RunDecisions
 
 # Of several ends of one attempt the last of these counts: a worker may judge anew what another one left.
 _DECISIVE = (RunState.INTERRUPTED, RunState.CANCELLED, RunState.FAILED, RunState.DONE)
@@ -76,13 +77,20 @@ class Attempt:
 Attempts = Mapping[int, Attempt]
 
 
-def attempts_of(run_ids: Container[str], logs: Iterable[WorkerLog]) -> dict[str, dict[int, Attempt]]:
-    """Return the attempts at these runs by number."""
+def attempts_of(
+    run_ids: Container[str], logs: Iterable[WorkerLog], decisions: RunDecisions
+) -> dict[str, dict[int, Attempt]]:
+    """Return the attempts at these runs by number.
+
+    Attempt 0 stands for workers that could not take the run, of jobs submitted since its latest retry.
+    """
     found: dict[str, dict[int, Attempt]] = {}
     for log in logs:
         for event in log.events:
             run_id, number = event.run_id, event.attempt
             if run_id is None or number is None or number < 0 or run_id not in run_ids:
+                continue
+            if number == 0 and number_of(log.token) < decisions.of(run_id).again:
                 continue
             attempts = found.setdefault(run_id, {})
             if (attempt := attempts.get(number)) is None:

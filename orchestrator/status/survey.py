@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 from orchestrator.core.records import parse, plain
-from orchestrator.core.types import JobState, JobStatus, Reason, RunState
+from orchestrator.core.types import JobState, JobStatus, Reason, RunState, number_of
 from orchestrator.rundir import IndexRow, LedgerEntry, WorkerLog
 from orchestrator.rundir.ledger_entries import AttemptsEntry, FailedAttempt, MemoryEntry, jobs_of
 from orchestrator.rundir.run_state import UNDECIDED, Decided, RunDecisions, decisions_in, state_of
@@ -24,6 +24,13 @@ from orchestrator.status.liveness import (
     outlived,
     working_tokens,
 )
+
+# What a worker that could not take a run makes of the run's state.
+_REFUSED_AS: Mapping[RunState, tuple[RunState, ...]] = {
+    RunState.PENDING: (RunState.FAILED, RunState.CANCELLED, RunState.INTERRUPTED),
+    RunState.SKIPPED: (RunState.FAILED, RunState.CANCELLED, RunState.INTERRUPTED),
+    RunState.INTERRUPTED: (RunState.FAILED, RunState.CANCELLED),
+}
 
 
 @dataclass(frozen=True)
@@ -168,7 +175,8 @@ def survey(
     jobs = jobs or {}
     living = {log.token: is_alive(log, jobs.get(log.token), alive) for log in logs}
     live = live_tokens(ledger, logs, living, jobs)
-    attempts, decisions = attempts_of({row.run_id for row in rows}, logs), decisions_in(ledger)
+    decisions = decisions_in(ledger)
+    attempts = attempts_of({row.run_id for row in rows}, logs, decisions)
     statuses = {
         row.run_id: _status(row.run_id, decisions.of(row.run_id), attempts.get(row.run_id, {}))
         for row in rows
@@ -176,7 +184,8 @@ def survey(
     judge = _Judge({log.token: log for log in logs}, living, jobs, now, lease)
     for run_id, status in statuses.items():
         if status.state is RunState.RUNNING:
-            statuses[run_id] = judge.judged(status, attempts[run_id][status.attempt])
+            status = judge.judged(status, attempts[run_id][status.attempt])
+        statuses[run_id] = _unless_refused(status, attempts.get(run_id, {}))
     _apply_queue(statuses, ledger, decisions, live, jobs)
     _apply_early_ends(statuses, ledger, logs, jobs)
     bad_machines = failing_machines(rows, logs, now)
@@ -187,13 +196,23 @@ def survey(
 
 def _status(run_id: str, decided: Decided, attempts: Attempts) -> RunStatus:
     """Return a run's status by ledger and journals alone."""
-    ends = {number: one.outcome for number, one in attempts.items()}
+    ends = {number: one.outcome for number, one in attempts.items() if number}
     state, number = state_of(decided, ends)
     known = attempts[number].details() | figures(attempts, number) if number in attempts else {}
     status = RunStatus(
-        run_id, state, number, forgiven=decided.retried, more_memory=decided.more_memory, **known
+        run_id, state, number, forgiven=decided.forgiven, more_memory=decided.more_memory, **known
     )
     return status if decided is UNDECIDED else _explained(status, decided, ends.get(number))
+
+
+def _unless_refused(status: RunStatus, attempts: Attempts) -> RunStatus:
+    """Return the status of a run to be done after its latest worker could not take it."""
+    refusal, newest = attempts.get(0), attempts.get(status.attempt or -1)
+    if refusal is None or refusal.outcome not in _REFUSED_AS.get(status.state, ()):
+        return status
+    if newest is not None and number_of(refusal.token or "") <= number_of(newest.token or ""):
+        return status
+    return replace(status, state=refusal.outcome, **refusal.details())
 
 
 def _explained(status: RunStatus, decided: Decided, end: RunState | None) -> RunStatus:

@@ -38,6 +38,7 @@ from orchestrator.rundir import Evaluation, Event, Holder, SweepDir, Uploaded
 from orchestrator.rundir.absent_files import mark_absent
 from orchestrator.rundir.handover import Handover, WorkerEnd
 from orchestrator.rundir.journal import STARTED
+from orchestrator.rundir.ledger_entries import submissions
 from orchestrator.ui.cli import app
 from orchestrator.ui.monitor.tree import WatchedTree
 from tests import warm
@@ -237,6 +238,24 @@ def test_a_sweep_ends_beside_a_fifo(tmp_path: Path, name: str) -> None:
     assert "Traceback" not in done.stderr
     assert done.returncode in (0, 1, 2, 3), done.stderr
     assert done.returncode == 0 or path.name in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_a_run_that_cannot_begin_again_is_failed_after_a_retry_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for each command; it is not submitted again and again."""
+    (tmp_path / "odd.yaml").write_text("name: odd\ntrainer: command\nbase: {command: [sh, -c, 'exit 1']}\n")
+    monkeypatch.chdir(tmp_path)
+    run = SweepDir(tmp_path / "results", "odd").run(load_sweep(tmp_path / "odd.yaml").runs[0].run_id)
+    run.attempt(1).path.parent.mkdir(parents=True)
+    run.attempt(1).path.touch()
+    environment = {**os.environ, **warm.COMMANDS, "PYTHONPATH": str(ROOT)}
+    options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 600}
+    for command in (["sweep", "--grid", "odd.yaml"], ["retry", "odd"], ["sweep", "--grid", "odd.yaml"]):
+        argv = [sys.executable, "-m", "orchestrator.ui.cli", *command]
+        done = subprocess.run(argv, env=environment, **options)
+        assert command[0] == "retry" or (done.returncode, "1 failed" in done.stdout) == (1, True), done
+    assert len(submissions(SweepDir(tmp_path / "results", "odd").read_ledger())) == 2
 
 
 def require_answer(command: tuple[str, ...], what: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from orchestrator.core.records import plain
-from orchestrator.core.types import RunState
+from orchestrator.core.types import RunState, number_of
 from orchestrator.rundir import Event, Holder, IndexRow, WorkerLog
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS, STARTED
 from orchestrator.rundir.ledger_entries import (
@@ -72,13 +72,18 @@ class History:
 
 
 class OneRun(RuleBasedStateMachine):
-    """``result``: the attempt with a published result; ``cancelled``: by a user, and not retried since."""
+    """``result``: the attempt with a published result; ``cancelled``: by a user, and not retried since.
+
+    ``refused``: the number of the last submission with a worker that could not take the run; 0 after a
+    retry, and once a worker of a later one took it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.history, self.attempts = History(), list[Claimed]()
         self.result: int | None = None
         self.retired, self.retried, self.clock, self.cancelled = 0, 0, 0.0, False
+        self.refused = 0
 
     @property
     def at_work(self) -> Claimed | None:
@@ -116,6 +121,19 @@ class OneRun(RuleBasedStateMachine):
             self.write(token, STARTED, holder=plain(ELSEWHERE))
         self.attempts.append(Claimed(number, token))
         self.write(token, CLAIMED, number)
+        if number_of(token) >= self.refused:
+            self.refused = 0
+
+    @precondition(lambda self: self.at_work is None and self.result is None)
+    @rule(outcome=st.sampled_from([RunState.FAILED, RunState.INTERRUPTED]))
+    def fail_to_take(self, outcome: RunState) -> None:
+        """A worker of a new job may take the run, and cannot: its folder is damaged, or its machine."""
+        if self.worker_state() in OPEN:
+            self.enter(SubmissionEntry(jobs=()))
+            number = len(self.history.ledger)
+            self.write(f"{number:04d}-0002", ENDED, 0, outcome=outcome.value)
+            if outcome is RunState.FAILED:
+                self.refused = number
 
     @precondition(lambda self: self.result is not None and self.at_work is None)
     @rule(worker=st.integers(1, 4))
@@ -169,7 +187,7 @@ class OneRun(RuleBasedStateMachine):
             if self.result is not None:
                 self.result, self.retired = None, newest
             self.enter((MemoryEntry if memory else RetryEntry)(runs={RUN: newest}, why=None))
-            self.retried, self.cancelled = newest, False
+            self.retried, self.cancelled, self.refused = newest, False, 0
 
     @precondition(lambda self: self.result is not None)
     @rule()
@@ -226,10 +244,21 @@ class OneRun(RuleBasedStateMachine):
             assert self.worker_state() is RunState.CANCELLED
 
     @invariant()
+    def failed_until_a_retry_if_no_worker_can_take_it(self) -> None:
+        told = all(one.end is not None and one.journaled for one in self.attempts)
+        if self.refused and told and self.result is None and not self.cancelled:
+            assert self.history.status().state is RunState.FAILED
+
+    @invariant()
     def nobody_trains_what_is_over(self) -> None:
-        """Where all was told, a worker takes the run exactly if `status` shows it as still to be done."""
+        """Where all was told, a worker takes the run exactly if `status` shows it as still to be done.
+
+        A run that one worker could not take is free for others that have it in their jobs.
+        """
         if self.result is None and self.at_work is None and all(one.journaled for one in self.attempts):
             state = self.history.status().state
+            if self.refused:
+                return
             to_do = (*OPEN, RunState.SKIPPED)
             assert (self.worker_state() in to_do) is (state in to_do), (self.worker_state(), state)
 

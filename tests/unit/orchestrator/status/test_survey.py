@@ -237,6 +237,32 @@ def test_what_is_said_of_a_run_by_a_worker_that_never_had_it_changes_nothing() -
     assert state_of([submission()], [stranger]).state is RunState.FAILED
 
 
+def test_a_run_that_no_worker_can_take_is_failed_until_a_retry() -> None:
+    first = started(CLAIM, ended("failed"), Event(EXITED, 9.5))
+    refusal = started(ended("failed", 0, 21.0, message="no room"), Event(EXITED, 22.0), token="0003-0001")
+    ledger = [submission(), decision(2, "retry", 1), submission(3, "0003-0001")]
+    status = state_of(ledger, [first, refusal])
+    assert (status.state, status.message) == (RunState.FAILED, "no room")
+    ledger.append(decision(4, "retry", 1))
+    assert state_of(ledger, [first, refusal]).state is RunState.PENDING
+    again = started(ended("failed", 0, 15.0, message="its clock is behind"), token="0005-0001")
+    status = state_of([*ledger, submission(5, "0005-0001")], [first, refusal, again])
+    assert (status.state, status.message) == (RunState.FAILED, "its clock is behind")
+
+
+@pytest.mark.parametrize("end", [[], [ended("interrupted")]])
+def test_a_run_that_cannot_go_on_is_failed(end: list[Event]) -> None:
+    first = started(CLAIM, *end, Event(EXITED, 9.5))
+    refusal = started(ended("failed", 0, 21.0), Event(EXITED, 22.0), token="0002-0001")
+    ledger = [submission(), submission(2, "0002-0001")]
+    assert state_of(ledger, [first, refusal], alive=False).state is RunState.FAILED
+    taken = started(
+        Event(CLAIMED, 30.0, RUN, 2), ended("interrupted", 2, 31.0), Event(EXITED, 32.0), token="0003-0001"
+    )
+    seen = state_of([*ledger, submission(3, "0003-0001")], [first, refusal, taken], alive=False)
+    assert (seen.state, seen.attempt) == (RunState.INTERRUPTED, 2)
+
+
 def test_a_clock_set_back_stalls_nothing() -> None:
     logs = [started(CLAIM, Event(PROGRESS, 5000.0, RUN, 1, {"frames": 10}))]
     assert state_of([submission()], logs, now=10.0).state is RunState.RUNNING
