@@ -11,34 +11,46 @@ from orchestrator.control import submit
 from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Sweep
+from orchestrator.planning.auto_retry import second_chances
 from orchestrator.planning.budget import forecast
 from orchestrator.planning.estimate import Forecast, where_of
+from orchestrator.planning.plan import make_plan
 from orchestrator.planning.throughput.table import load_table
 from orchestrator.rundir import SweepDir
+from orchestrator.rundir.synced import require_own
+from orchestrator.status.survey import Survey, retried
 
 
 def forecasts(
-    sweep: Sweep, sweep_dir: SweepDir, names: Iterable[str], wish: SubmitOptions = submit.AS_USUAL
+    sweep: Sweep,
+    sweep_dir: SweepDir,
+    names: Iterable[str],
+    wish: SubmitOptions = submit.AS_USUAL,
+    seen: Survey | None = None,
 ) -> list[Forecast]:
-    """A forecast per target, as if it trained all unfinished runs.
+    """A forecast per target, as if it trained all unfinished runs; ``seen``: the sweep's state, if known.
 
     Raises :class:`OrchestrateError` for a name that is no target.
     """
+    require_own(sweep_dir)
+    seen = submit.survey_sweep(sweep, sweep_dir) if seen is None else seen
     table = load_table(sweep_dir.results)
     found = []
     for name in names:
         profile = find_profile(name)
-        prospect = submit.plan_sweep(sweep, sweep_dir, make_backend(profile).capacity(ask=False), wish)
-        found.append(forecast(prospect.plan, prospect.seen, where_of(profile, table, list_price), table))
+        capacity = make_backend(profile).capacity(ask=False)
+        again = retried(seen, second_chances(sweep, seen, capacity))
+        plan = make_plan(sweep, again, capacity, submission=1, slots=wish.slots, canary=wish.canary)
+        found.append(forecast(plan, again, where_of(profile, table, list_price), table))
     return found
 
 
 def mean_seconds(
-    sweep: Sweep, sweep_dir: SweepDir, names: Sequence[str], wish: SubmitOptions
+    sweep: Sweep, sweep_dir: SweepDir, names: Sequence[str], wish: SubmitOptions, seen: Survey
 ) -> dict[str, float]:
     """Return the predicted mean time of an unfinished run by target, where that of all its runs is known."""
     try:
-        found = forecasts(sweep, sweep_dir, names, wish)
+        found = forecasts(sweep, sweep_dir, names, wish, seen)
     except OrchestrateError:
         return {}
     times = {

@@ -110,16 +110,21 @@ class SharedTargets:
         """
         self._open(define=define)
         seen = self.inspected()
-        moves = self._to_take(seen)
+        seconds = self._mean_seconds(seen)
+        moves = self._to_take(seen, seconds)
         for target, run_ids in moves:
             self._take(target, run_ids, seen)
         # After the entry in the ledger: a worker that claimed one before that has it.
         taken = {run for _, run_ids in moves for run in run_ids}
         claimed = {run for run in taken if not proved_ended(self.sweep_dir.run(run))}
         self.dealt, self.refusals, waiting = {}, [], set(claimed)
+        if taken:
+            seen = self.inspected()
+            seconds = self._mean_seconds(seen)
         accepting = list(self._targets)
-        while refusing := self._submit(accepting, waiting, define=define and not self.dealt):
+        while refusing := self._submit(seen, seconds, accepting, waiting, define=define and not self.dealt):
             accepting.remove(refusing)
+            seen = self.inspected()
         if self.refusals and not self.dealt:
             raise min(self.refusals, key=lambda error: isinstance(error, RefusedError))
         full = waiting > claimed and not self.dealt
@@ -133,9 +138,14 @@ class SharedTargets:
             for entry in self.second_chances(poll_sweep(self.sweep_dir, rows_of(self.sweep, self.sweep_dir))):
                 self.sweep_dir.add_to_ledger(entry)
 
-    def _to_take(self, seen: Survey) -> list[tuple[TargetHandle, list[str]]]:
+    def _mean_seconds(self, seen: Survey) -> Mapping[str, float]:
+        """Return the predicted mean time of a run by target, as far as it is known and runs are to do."""
+        addresses = [target.address for target in self._targets]
+        return mean_seconds(self.sweep, self.sweep_dir, addresses, self.wish, seen) if self.todo(seen) else {}
+
+    def _to_take(self, seen: Survey, seconds: Mapping[str, float]) -> list[tuple[TargetHandle, list[str]]]:
         """Return each target with its queued runs that another one is predicted to finish earlier."""
-        loads = self._loads(seen, self._targets)
+        loads = self._loads(seen, self._targets, seconds)
         dealt = deal(self.todo(seen), loads)
         return [
             (target, [run for run in load.queued if dealt[run] != load.name])
@@ -149,12 +159,17 @@ class SharedTargets:
             self.tell_once(f"{target.name}: {error}")
 
     def _submit(
-        self, accepting: Sequence[TargetHandle], waiting: set[str], *, define: bool
+        self,
+        seen: Survey,
+        seconds: Mapping[str, float],
+        accepting: Sequence[TargetHandle],
+        waiting: set[str],
+        *,
+        define: bool,
     ) -> TargetHandle | None:
         """Deal the unassigned runs and submit each share; return the first target that refuses."""
-        seen = self.inspected()
         todo = [run for run in self.todo(seen) if run not in waiting]
-        for target, assignment in self._shares(seen, todo, accepting):
+        for target, assignment in self._shares(seen, todo, accepting, seconds):
             try:
                 done = target.submit(assignment, define=define)
             except OrchestrateError as error:
@@ -170,12 +185,16 @@ class SharedTargets:
         return None
 
     def _shares(
-        self, seen: Survey, todo: Sequence[str], accepting: Sequence[TargetHandle]
+        self,
+        seen: Survey,
+        todo: Sequence[str],
+        accepting: Sequence[TargetHandle],
+        seconds: Mapping[str, float],
     ) -> list[tuple[TargetHandle, TargetAssignment]]:
         """Deal unassigned runs; return each target with what is to be submitted to it, if anything is."""
         loads = [
             replace(load, busy=load.busy + len(load.queued), queued=())
-            for load in self._loads(seen, accepting)
+            for load in self._loads(seen, accepting, seconds)
         ]
         dealt, found = deal(todo, loads), []
         for target, load in zip(accepting, loads, strict=True):
@@ -187,12 +206,12 @@ class SharedTargets:
                 found.append((target, TargetAssignment(frozenset(run_ids), places=places)))
         return found
 
-    def _loads(self, seen: Survey, targets: Sequence[TargetHandle]) -> list[TargetLoad]:
+    def _loads(
+        self, seen: Survey, targets: Sequence[TargetHandle], seconds: Mapping[str, float]
+    ) -> list[TargetLoad]:
         """Return what the targets can train and have. Where some have more memory, these get who lacks it."""
         roomy = {one.name for one in self._targets if can_have_more_memory(self.sweep, one.capacity)}
         starved = {run for run, status in seen.statuses.items() if roomy and status.more_memory}
-        addresses = [target.address for target in targets]
-        seconds = mean_seconds(self.sweep, self.sweep_dir, addresses, self.wish) if self.todo(seen) else {}
         return [
             replace(
                 target.load(seen, self._able[target.name] - (set() if target.name in roomy else starved)),
@@ -208,12 +227,13 @@ class SharedTargets:
         """
         seen = self.inspected()
         notes = list(map(str, self.check(seen)))
-        moves = self._to_take(seen)
+        seconds = self._mean_seconds(seen)
+        moves = self._to_take(seen, seconds)
         taken = {run for target, run_ids in moves if not target.capacity.apart for run in run_ids}
         free = {run: replace(seen.statuses[run], state=RunState.PENDING) for run in taken}
         seen = replace(seen, statuses={**seen.statuses, **free})
         todo, arrays, waiting, later = self.todo(seen), list[Mapping[str, Any]](), 0, 0
-        for target, assignment in self._shares(seen, todo, self._targets):
+        for target, assignment in self._shares(seen, todo, self._targets, seconds):
             plan = target.rehearse(replace(assignment, taken=frozenset(taken)), later)
             arrays += [{**array, "target": target.name} for array in plan["arrays"]]
             notes += [f"{target.name}: {note}" for note in plan.get("notes", ())]
