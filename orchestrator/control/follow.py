@@ -251,30 +251,10 @@ def _works(seen: Survey, targets: Collection[str] | None) -> bool:
 
 def _stays_so(sweep_dir: SweepDir, seen: Survey, wish: SubmitOptions) -> bool:
     """Whether the remaining runs are left for a reason, so that no worker is replaced."""
-    if out_of_budget(sweep_dir, seen):
-        return not worth_going_on(
-            sweep_dir, seen, wish.budget
-        )  # other jobs may have used less than their share
-    return bool(why_left(sweep_dir, seen).why)
-
-
-def out_of_budget(sweep_dir: SweepDir, seen: Survey) -> bool:
-    """Whether runs are left because a job used up its share of the budget."""
-    return why_left(sweep_dir, seen).cause is Reason.BUDGET
-
-
-def out_of_storage(sweep_dir: SweepDir, seen: Survey) -> bool:
-    """Whether runs are left because the results tree could not be written."""
-    storage = (Reason.DISK_FULL, Reason.STORAGE)
-    full = any(seen.statuses[run_id].reason in storage for run_id in seen.left)
-    return full or why_left(sweep_dir, seen).cause is Reason.STORAGE
-
-
-def exit_code_of(sweep_dir: SweepDir, seen: Survey) -> int | None:
-    """The exit code if runs are left because of the budget or a full disk; else ``None``."""
-    if out_of_budget(sweep_dir, seen):
-        return BudgetError.exit_code
-    return StorageError.exit_code if out_of_storage(sweep_dir, seen) else None
+    left = why_left(sweep_dir, seen)
+    if left.out_of_budget:  # other jobs may have used less than their share
+        return not worth_going_on(sweep_dir, seen, wish.budget)
+    return bool(left.why)
 
 
 class WhyLeft(NamedTuple):
@@ -283,9 +263,25 @@ class WhyLeft(NamedTuple):
     why: str = ""
     cause: Reason | None = None
 
+    @property
+    def out_of_budget(self) -> bool:
+        """Whether a job used up its share of the budget."""
+        return self.cause is Reason.BUDGET
+
+
+def exit_code_of(seen: Survey, left: WhyLeft) -> int | None:
+    """The exit code if runs are left because of the budget or a full disk; else ``None``."""
+    if left.out_of_budget:
+        return BudgetError.exit_code
+    storage = (Reason.DISK_FULL, Reason.STORAGE)
+    full = any(seen.statuses[run_id].reason in storage for run_id in seen.left)
+    return StorageError.exit_code if full or left.cause is Reason.STORAGE else None
+
 
 def why_left(sweep_dir: SweepDir, seen: Survey) -> WhyLeft:
     """Return the words of a worker that was stopped, or of a job that ended before its worker."""
+    if not seen.left:
+        return WhyLeft()
     logs = {log.token: log for log in sweep_dir.read_journals()}
     tokens: dict[str, str] = {}
     for _, job in jobs_of(sweep_dir.read_ledger()):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.control.exchange import Tell, quietly
-from orchestrator.control.follow import exit_code_of, why_left
+from orchestrator.control.follow import WhyLeft, exit_code_of, why_left
 from orchestrator.control.submission import Started
 from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.types import RunState, Sweep
@@ -71,9 +71,9 @@ class Flow(ABC):
         """Stop the runs that ``stops`` names; ``False`` if some have not left in time."""
         return True
 
-    def why_left(self, seen: Survey) -> str:
-        """Why runs are left; empty if that is not known."""
-        return why_left(self.sweep_dir, seen).why
+    def why_left(self, seen: Survey) -> WhyLeft:
+        """Why runs are left, as far as that is known; for :meth:`exit_code`, too."""
+        return why_left(self.sweep_dir, seen)
 
     def facts(self) -> Mapping[str, Any]:
         """What ``--json`` prints beside the runs."""
@@ -98,15 +98,11 @@ class Flow(ABC):
         """Instances that are still up, a line each."""
         return ()
 
-    def exit_code(self, seen: Survey) -> int:
+    def exit_code(self, seen: Survey, why: WhyLeft) -> int:
         """The command's exit code: 1 if runs failed or are left, or that of what keeps them from going on."""
         left = bool(seen.left or seen.unknown) and not self.detach
-        if left and (code := self._obstacle(seen)) is not None:
+        if left and (code := exit_code_of(seen, why)) is not None:
             return code
         started = self._started
         amiss = started is not None and (started.problems or started.kept)
         return int(bool(seen.counts().get(RunState.FAILED) or amiss or left))
-
-    def _obstacle(self, seen: Survey) -> int | None:
-        """The exit code of the error that keeps runs from going on, such as an exhausted budget."""
-        return exit_code_of(self.sweep_dir, seen)

@@ -9,11 +9,11 @@ from typing import Any
 from orchestrator.config.profiles import Profile, as_typed
 from orchestrator.control import fleet
 from orchestrator.control.flow.base import Flow
+from orchestrator.control.follow import WhyLeft
 from orchestrator.control.remote import delegate
 from orchestrator.control.remote.delegate import Delegation
 from orchestrator.control.submission import Started
 from orchestrator.control.submit import SubmitOptions
-from orchestrator.core.errors import BudgetError, StorageError
 from orchestrator.core.types import Reason, Sweep
 from orchestrator.rundir import SweepDir
 from orchestrator.status.survey import Survey
@@ -66,10 +66,6 @@ class TargetOverSsh(Flow):
     def facts(self) -> Mapping[str, Any]:
         return {"on": self.target, "kept": dict(self._started.kept) if self._started else {}}
 
-    def _obstacle(self, seen: Survey) -> int | None:
-        statuses = [seen.statuses[run_id] for run_id in seen.left]
-        if any(status.unpaid for status in statuses):
-            return BudgetError.exit_code
-        storage = (Reason.DISK_FULL, Reason.STORAGE)
-        full = any(status.reason in storage for status in statuses)
-        return StorageError.exit_code if full else None
+    def why_left(self, seen: Survey) -> WhyLeft:
+        unpaid = any(seen.statuses[run_id].unpaid for run_id in seen.left)
+        return super().why_left(seen)._replace(cause=Reason.BUDGET if unpaid else None)

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.control import fleet
 from orchestrator.control.exchange import exchange_with_instances, quietly
 from orchestrator.control.flow.base import Flow
-from orchestrator.control.follow import follow, follow_canaries, stop
+from orchestrator.control.follow import WhyLeft, follow, follow_canaries, stop
 from orchestrator.control.instance_costs import costs
 from orchestrator.control.multi_target import SharedSweep, SharedTargets, TargetHandle
 from orchestrator.control.submission import Started
@@ -88,6 +88,6 @@ class SeveralTargets(Flow):
     def costs(self) -> Sequence[str]:
         return costs(self.sweep_dir)
 
-    def exit_code(self, seen: Survey) -> int:
+    def exit_code(self, seen: Survey, why: WhyLeft) -> int:
         refused = [error.exit_code for error in self._shared.refusals if seen.left]
-        return max(refused, default=0) or super().exit_code(seen)
+        return max(refused, default=0) or super().exit_code(seen, why)

@@ -12,7 +12,7 @@ from orchestrator.control import dry_run, submit
 from orchestrator.control.exchange import exchange_with_instances
 from orchestrator.control.fleet import present
 from orchestrator.control.flow.base import Flow
-from orchestrator.control.follow import OneTarget, follow, follow_canaries, stop
+from orchestrator.control.follow import OneTarget, WhyLeft, follow, follow_canaries, stop
 from orchestrator.control.instance_costs import costs
 from orchestrator.control.poll import leave_queue, poll_sweep
 from orchestrator.control.remote import delegate
@@ -104,16 +104,11 @@ class OwnTarget(Flow):
     def stop(self) -> bool:
         return stop(self.sweep_dir, self._tell)
 
-    def why_left(self, seen: Survey) -> str:
+    def why_left(self, seen: Survey) -> WhyLeft:
+        left, full = super().why_left(seen), "the queue takes no more jobs of yours now"
         if self.wish.canary:
-            return "no run of their configuration has trained anything yet"
-        if why := super().why_left(seen):
-            return why
-        return (
-            "the queue takes no more jobs of yours now"
-            if self._waiting
-            else "their worker died again and again"
-        )
+            return left._replace(why="no run of their configuration has trained anything yet")
+        return left._replace(why=left.why or (full if self._waiting else "their worker died again and again"))
 
     def facts(self) -> Mapping[str, Any]:
         return {"jobs": plain(self._jobs)}

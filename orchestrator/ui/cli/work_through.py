@@ -13,6 +13,7 @@ from orchestrator.ui.cli.common import print_json, print_kept, print_warnings, r
 
 if TYPE_CHECKING:
     from orchestrator.control.flow import Flow, Started
+    from orchestrator.control.follow import WhyLeft
     from orchestrator.status.survey import Survey
 
 
@@ -45,6 +46,7 @@ def work_through(flow: Flow, *, detach: bool | None, as_json: bool) -> int:
         except KeyboardInterrupt:
             _leave(flow)
     seen = flow.survey()
+    left = flow.why_left(seen)
     if not detach and not started.over:
         settle_up(flow.sweep_dir, began, quiet=as_json)
     if as_json:
@@ -53,8 +55,8 @@ def work_through(flow: Flow, *, detach: bool | None, as_json: bool) -> int:
         runs = [{**flow.fact_of(seen, row.run_id), "point": row.point} for row in rows]
         print_json({"sweep": name, "started": plain(started), **flow.facts(), "runs": runs})
     else:
-        _conclude(flow, started, seen)
-    if code := flow.exit_code(seen):
+        _conclude(flow, started, seen, left)
+    if code := flow.exit_code(seen, left):
         return code
     counts = seen.counts()
     refuse_untrainable(counts.get(RunState.SKIPPED, 0), sum(counts.values()), flow.target)
@@ -89,9 +91,8 @@ def _leave(flow: Flow) -> None:
     raise typer.Exit(130)
 
 
-def _conclude(flow: Flow, started: Started, seen: Survey) -> None:
+def _conclude(flow: Flow, started: Started, seen: Survey, left: WhyLeft) -> None:
     from orchestrator.control.exchange import follow_command
-    from orchestrator.control.follow import out_of_budget
     from orchestrator.core.types import RunState
     from orchestrator.planning.without_return import of_survey
     from orchestrator.ui.cli import sweep_table
@@ -116,10 +117,10 @@ def _conclude(flow: Flow, started: Started, seen: Survey) -> None:
     if lacking := of_survey(flow.sweep_dir, seen.statuses):
         print_warnings([lacking])
     if seen.left:
-        why = f" ({said})" if (said := flow.why_left(seen)) else ""
-        more = " and a larger --budget" if out_of_budget(flow.sweep_dir, seen) else ""
-        left = f"{count(len(seen.left), 'run')} {'held back' if flow.wish.canary else 'left'}{why}"
-        typer.echo(f"{left}; the same command{more} goes on with them", err=True)
+        why = f" ({left.why})" if left.why else ""
+        more = " and a larger --budget" if left.out_of_budget else ""
+        runs = f"{count(len(seen.left), 'run')} {'held back' if flow.wish.canary else 'left'}{why}"
+        typer.echo(f"{runs}; the same command{more} goes on with them", err=True)
     if counts.get(RunState.FAILED):
         failed = seen.first(RunState.FAILED)
         typer.echo(f"next: orchestrate logs {name} {failed[:8]}, then orchestrate retry {name}")
