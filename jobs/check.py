@@ -86,27 +86,27 @@ def main() -> None:
     if request.get("memory"):
         os.environ[MEMORY] = str(request["memory"])
     trainer = get_trainer(request["trainer"]).with_plugins(plugins)
-    problems = _look_at(trainer, runs) if request.get("early") else _check_with(trainer, runs)
+    problems = _first_look(trainer, runs) if request.get("early") else _check(trainer, runs)
     report = {"problems": [asdict(p) for p in problems], "structures": len({structure(run) for run in runs})}
     json.dump(report, answer)
     answer.close()
 
 
-def _look_at(trainer: TrainerSpec, runs: Sequence[Run]) -> list[Problem]:
+def _first_look(trainer: TrainerSpec, runs: Sequence[Run]) -> list[Problem]:
     problems: list[Problem] = pkgutil.resolve_name(trainer.first_look)(runs)
     return problems
 
 
-def _check_with(trainer: TrainerSpec, runs: Sequence[Run]) -> list[Problem]:
-    """Take the first look, which loads nothing that trains, and without a problem the thorough one.
+def _check(trainer: TrainerSpec, runs: Sequence[Run]) -> list[Problem]:
+    """Return the problems of the trainer's first look, else those of its ``check``, which loads what trains.
 
-    The first look does not know the names that plug-ins bring.
+    With plug-ins there is no first look: it does not know their names.
     """
     try:
         load_plugins(trainer)
     except BadConfigError as error:
         return [Problem(runs[0].run_id, "plugins", str(error), error.hint)]
-    if trainer.first_look and not trainer.plugins and (problems := _look_at(trainer, runs)):
+    if trainer.first_look and not trainer.plugins and (problems := _first_look(trainer, runs)):
         return problems
     found: list[Problem] = pkgutil.resolve_name(trainer.check)(runs)
     return found

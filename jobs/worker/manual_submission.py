@@ -37,9 +37,9 @@ def record_submission(
     several ``nodes`` one. A grid that was submitted before goes on to define the sweep.
     """
     _require_finite(named)
-    if why := spec.refuses_nodes(None, nodes):
+    if nodes > 1 and not spec.several_nodes:
         raise OrchestrateError(
-            f"{why}, and this was started on {nodes}",
+            f"the trainer {spec.name} trains on one node, and this was started on {nodes}",
             hint="start it on one",
         )
     sweep.create()

@@ -1,6 +1,6 @@
-"""Format numbers of results trees, code snapshots and messages, which other versions of this program read.
+"""Format numbers of ledger entries, code snapshots, decisions and answers, which other versions may read.
 
-A record names its format and the version that wrote it. A record without a number is judged by its content.
+A record names its format and the version that wrote it; without a number it is read as the present format.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def stamp() -> dict[str, Any]:
 
 
 def require_known_format(record: Mapping[str, Any], what: object, hint: str | None = None) -> None:
-    """Raise :class:`FormatError` if the record, named by ``what``, has an unknown format."""
+    """Raise :class:`FormatError` if the record, named by ``what``, has another format."""
     found = record.get("format", FORMAT)
     if found != FORMAT:
         version = record.get("version")

@@ -35,7 +35,7 @@ class ActorCriticLearner:
     """A network in training; as :class:`jobs.training.loop.Learner`.
 
     ``games``: the environments of this process, or those of others in their place; ``episodes``: those that
-    all processes played. ``update``: the trainer's.
+    all processes played. ``update``: the algorithm's class that computes a gradient step from a rollout.
     """
 
     update: ClassVar[type[Update[Any]]]

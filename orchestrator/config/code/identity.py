@@ -53,10 +53,11 @@ def sources(spec: TrainerSpec) -> dict[Path, str]:
     """Return the hashes of the files that decide the trainer's results: modules and settings in YAML.
 
     They are the module of ``train``, what it imports of the trainer's own package and of the modules for all
-    trainers, directly or not, ``source`` likewise, and YAML files beside these.
+    trainers, directly or not, ``source`` likewise, and YAML files beside these in a package.
     """
-    modules = _Modules({module.partition(".")[0] for module in (spec.train, *spec.source)})
-    modules.walk([spec.train.partition(":")[0], *spec.source])
+    roots = (spec.train.partition(":")[0], *spec.source)
+    modules = _Modules({root.partition(".")[0] for root in roots})
+    modules.walk(roots)
     return modules.hashes
 
 
@@ -107,7 +108,7 @@ class _Modules:
                 return ()
         source = read_source(file.read_bytes())
         self.hashes[file] = source.hash
-        for settings in file.parent.glob("*.yaml"):
+        for settings in file.parent.glob("*.yaml") if package else ():
             self._add_settings(settings)
         return {module.rpartition(".")[0], *source.imported(package)}
 

@@ -99,13 +99,13 @@ def resources_of(run: Run, asked: ResourceRequest, trainer: TrainerSpec, source:
 
 
 def _require_nodes(nodes: int, at: Position, trainer: TrainerSpec, source: YamlFile) -> None:
-    """Refuse a number of nodes on which the trainer cannot train."""
+    """Refuse a number of nodes on which the trainer can train no run."""
     if nodes < 1:
         raise source.error(at, f"resources.nodes: found {nodes}, expected a whole number from 1")
-    if why := trainer.refuses_nodes(None, nodes):
+    if nodes > 1 and not trainer.several_nodes:
         raise source.error(
             at,
-            f"resources.nodes: found {nodes}, and {why}",
+            f"resources.nodes: found {nodes}, and the trainer {trainer.name} trains on one node",
             "remove nodes, or train with a program of your own for several: trainer: command",
         )
 

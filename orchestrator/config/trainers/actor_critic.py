@@ -41,15 +41,14 @@ _ACTOR_TIMEOUT_S, _LEAST_SLACK_S = 300.0, 15.0
 class ActorCriticSpec(TrainerSpec):
     """A trainer of runs in one process, in several, or on several nodes."""
 
+    several_nodes = True
     takes_plugins = "jobs.trainers.actor_critic.environments.families:take_plugin"
     tasks = "jobs.trainers.actor_critic.environments.families:environment_names"
 
     def usual_frames(self, run: Run) -> int | None:  # noqa: ARG002
         return 10_000_000
 
-    def refuses_nodes(self, run: Run | None, nodes: int) -> str:
-        if run is None:
-            return ""
+    def refuses_nodes(self, run: Run, nodes: int) -> str:
         mode = run.overrides.get("mode", "sequential")
         if nodes > 1 and mode != "parallel":  # one process, or processes that share memory
             return f"mode {mode} of the trainer {run.trainer} trains on one node"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from orchestrator.config.trainers.spec import TrainerSpec
-from orchestrator.core.types import Run
 
 _KEYS = {
     "command": "the program and its arguments, a list; `{key}` in an item becomes the run's value",
@@ -24,10 +23,7 @@ _KEYS = {
 class CommandSpec(TrainerSpec):
     """A trainer that starts a user's program, on any number of nodes."""
 
-    runs_program = True
-
-    def refuses_nodes(self, run: Run | None, nodes: int) -> str:  # noqa: ARG002
-        return ""
+    runs_program = several_nodes = True
 
     @property
     def keys(self) -> Mapping[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from functools import cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def trainer_names() -> list[str]:
     return plug_in_names(ENTRY_POINT_GROUP, _BUILT_IN)
 
 
+@cache
 def can_evaluate(name: str | None) -> bool:
     """Return whether policies of the named trainer can be evaluated after training."""
     try:
@@ -60,6 +62,7 @@ def can_evaluate(name: str | None) -> bool:
         return False
 
 
+@cache  # a lookup reads the metadata of every installed package
 def get_trainer(name: str) -> TrainerSpec:
     """Return the :class:`TrainerSpec` behind the trainer's entry point."""
     if (spec := find_plug_in(ENTRY_POINT_GROUP, name, TrainerSpec, _BUILT_IN)) is not None:
@@ -75,6 +78,7 @@ def x_axis_of(trainer: str) -> str:
         return TrainerSpec.x_axis
 
 
+@cache
 def returns_of(trainer: str | None) -> tuple[str, ...]:
     """Return this trainer's metrics that mean "return", best first; every trainer's if it is unknown here."""
     try:

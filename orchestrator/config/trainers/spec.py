@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from orchestrator.config.command import COMMAND_KEY
 from orchestrator.config.placeholders import keys_asked_for
@@ -51,6 +51,12 @@ class TrainerSpec:
     ``resources`` take precedence. ``presets``: keys that the key `preset` stands for, by its value.
     ``silence``: how long a run's process may give no sign of life, ``None`` for as long as it takes.
     ``x_axis``: what W&B and TensorBoard show metrics over, "frames" or "iteration".
+
+    Attributes of a subclass: ``runs_program``: whether the trainer starts a user's program, with files
+    that :mod:`orchestrator.config.program.identity` finds; ``several_nodes``: whether a run can have several;
+    ``takes_plugins`` and ``tasks``: "module:function" on the worker's side that registers a plug-in, and that
+    returns the names of all tasks, for patterns such as vmas/*; ``iterations``: keys for a number of
+    iterations, of unknown length.
     """
 
     name: str
@@ -74,21 +80,19 @@ class TrainerSpec:
     silence: Callable[[Run], SilenceLimit | None] = lambda _run: None
     x_axis: str = "frames"
 
-    # Whether the trainer starts a user's program, whose files orchestrator.config.program.identity finds.
-    runs_program = False
-    # "module:function" on the worker's side: registers a plug-in, and returns the names of all tasks, for
-    # patterns such as vmas/*. Empty without such.
-    takes_plugins = tasks = ""
-    # Keys for a number of iterations, of unknown length.
-    iterations = tuple[str, ...]()
+    runs_program: ClassVar[bool] = False
+    several_nodes: ClassVar[bool] = False
+    takes_plugins: ClassVar[str] = ""
+    tasks: ClassVar[str] = ""
+    iterations: ClassVar[tuple[str, ...]] = ()
 
     def usual_frames(self, run: Run) -> int | None:  # noqa: ARG002
         """Return the number of frames of a run without a key for it; None if it is unknown."""
         return None
 
-    def refuses_nodes(self, run: Run | None, nodes: int) -> str:  # noqa: ARG002
-        """Return why a run, or any with ``None``, cannot be trained on so many nodes; empty if it can."""
-        return f"the trainer {self.name} trains on one node" if nodes > 1 else ""
+    def refuses_nodes(self, run: Run, nodes: int) -> str:  # noqa: ARG002
+        """Return why a trainer for several nodes cannot train the run on so many; empty if it can."""
+        return ""
 
     def resources_of_node(self, run: Run, nodes: int) -> Resources:  # noqa: ARG002
         """Return what the run occupies on each of so many nodes."""
@@ -128,9 +132,9 @@ class TrainerSpec:
 
         Raises :class:`OrchestrateError` if the trainer cannot say it of this run, or not train it on several.
         """
-        if nodes > 1 and (why := self.refuses_nodes(run, nodes)):
-            raise OrchestrateError(f"resources.nodes: found {nodes}, and {why}", hint="or remove nodes")
         try:
+            if nodes > 1 and (why := self.refuses_nodes(run, nodes)):
+                raise OrchestrateError(f"resources.nodes: found {nodes}, and {why}", hint="or remove nodes")
             found = self.resources_of_node(run, nodes)
             return replace(found, cpus_per_task=max(found.cpus_per_task, run.threads))
         except OrchestrateError:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import load_sweep, runs_of
-from orchestrator.config.trainers import get_trainer
+from orchestrator.config.trainers import TrainerSpec, get_trainer
 from orchestrator.core.errors import GridError, OrchestrateError
 from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Resources, Run, Sweep
@@ -326,6 +326,25 @@ def test_a_run_in_several_processes_has_a_core_for_each_thread_of_each() -> None
     for nodes, cores in (1, [8, 16]), (4, [2, 4]):
         sweep = runs_of(parse_grid(f"{text}resources: {{nodes: {nodes}}}", "grid.yaml"))
         assert [sweep.needs_of(run).cpus_per_task for run in sweep.runs] == cores
+
+
+class OnSomeNodes(TrainerSpec):
+    """A trainer of another package, of which some runs can be trained on several nodes."""
+
+    several_nodes = True
+
+    def refuses_nodes(self, run: Run, nodes: int) -> str:
+        return "" if run.overrides["nodes"] == nodes else f"{run.overrides['nodes']} are named"
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [("{nodes: 3}", "found 2, and 3 are named"), ("{a: 1}", "trainer mine cannot say .*: KeyError: 'nodes'")],
+)
+def test_a_trainer_of_one_s_own_is_asked_of_runs_that_it_has(keys: str, message: str) -> None:
+    grid = parse_grid(f"name: s\ntrainer: command\nbase: {keys}\nresources: {{nodes: 2}}", "grid.yaml")
+    with pytest.raises(OrchestrateError, match=message):
+        runs_of(replace(grid, trainer=OnSomeNodes("mine", train="mine:train", check="mine:check")))
 
 
 @pytest.mark.parametrize(

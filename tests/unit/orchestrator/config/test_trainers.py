@@ -5,16 +5,20 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
 
 from orchestrator.config.code import identity
 from orchestrator.config.code.identity import code_id
-from orchestrator.config.trainers import TrainerSpec, get_trainer
+from orchestrator.config.trainers import TrainerSpec, get_trainer, registry, returns_of
 from orchestrator.config.trainers.benchmarl import BENCHMARL
 from tests.helpers import ROOT
+
+MINE = TrainerSpec("mine", train="mine:train", check="mine:check")
 
 
 def test_a_code_id_follows_the_sources_and_nothing_else(
@@ -64,6 +68,55 @@ def test_a_code_id_follows_the_yaml_files_of_a_package(
     (presets / "gpu.yaml").write_text("train_device: cpu\n")
     code_id.cache_clear()
     assert code_id(spec) != before
+
+
+@pytest.mark.parametrize("file", ["my_own/__init__.py", "my_own.py"])
+def test_a_trainer_in_a_package_itself_or_in_a_single_module_has_its_sources(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / file
+    source.parent.mkdir(exist_ok=True)
+    source.write_text("def train(context): return 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    spec = TrainerSpec("mine", train="my_own:train", check="my_own:check")
+    assert list(identity.sources(spec)) == [source]
+    code_id.cache_clear()
+    before = code_id(spec)
+    (tmp_path / "grid.yaml").write_text("name: beside it\n")
+    source.write_text("def train(context): return 2\n")
+    code_id.cache_clear()
+    assert code_id(spec) != before
+    assert list(identity.sources(spec)) == [source]
+
+
+@pytest.fixture
+def lookups(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Return the names that were looked up among the installed packages, where `mine` is a trainer."""
+    points = EntryPoints([EntryPoint("mine", f"{__name__}:MINE", "orchestrate.trainers")])
+    asked: list[str] = []
+
+    def find(**keys: str) -> EntryPoints:
+        asked.append(keys.get("name", "all"))
+        return points.select(**keys)
+
+    cached = (get_trainer, returns_of, registry.can_evaluate)
+    monkeypatch.setattr("orchestrator.config.plug_ins.entry_points", find)
+    for function in cached:
+        function.cache_clear()
+    yield asked
+    for function in cached:
+        function.cache_clear()
+
+
+def test_a_table_of_many_runs_looks_a_trainer_up_once(lookups: list[str]) -> None:
+    assert {returns_of("mine") for _ in range(100)} == {MINE.returns}
+    assert not any(registry.can_evaluate("mine") for _ in range(100))
+    assert lookups == ["mine"]
+    lookups.clear()
+    assert len({returns_of("gone") for _ in range(100)}) == 1
+    assert not any(registry.can_evaluate("gone") for _ in range(100))
+    assert len(lookups) < 10
 
 
 def test_benchmarls_code_id_covers_every_preset() -> None:

@@ -12,12 +12,12 @@ from tests.warm import FRESH
 
 _LOOK = """
 import json, sys
-from jobs.check import _check_with
+from jobs.check import _check
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.types import Run
 trainer, overrides = json.loads(sys.argv[1])
 run = Run("0" * 16, trainer, overrides, 0, 1, None)
-(found,) = _check_with(get_trainer(trainer), [run])
+(found,) = _check(get_trainer(trainer), [run])
 print(json.dumps([found.key, found.hint, found.early, "torch" in sys.modules]))
 """
 
