@@ -19,7 +19,7 @@ from orchestrator.analysis.csv_export import cells
 from orchestrator.analysis.foreign import Outputs, read_outputs
 from orchestrator.analysis.run_table import RunReading, facts_of, metrics_table, runs_table
 from orchestrator.config.trainers.benchmarl import BENCHMARL
-from orchestrator.core.bulk_read import no_garbage_collection, read_all
+from orchestrator.core.bulk_read import read_all
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import RunState
 from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended
@@ -87,16 +87,6 @@ def collect(
     its result or its last end record. ``others`` are runs trained without this program: each folder counts as
     one more sweep.
     """
-    with no_garbage_collection():
-        return _collect(sweep_dirs, survey, checksums, others)
-
-
-def _collect(
-    sweep_dirs: Sequence[SweepDir],
-    survey: Callable[[SweepDir], Survey] | None,
-    checksums: bool,
-    others: Sequence[Outputs],
-) -> Collected:
     readings: list[RunReading] = []
     problems: list[str] = []
     damaged: list[str] = []

@@ -17,7 +17,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import polars as pl
@@ -86,12 +86,15 @@ def export(collected: Collected, absolute: Mapping[str, Evaluation], *, again: s
     named = _named(collected)
     rows = [row for group in groups(collected) for row in group.counted()[0]]
     series = _series(collected, rows)
+    evaluable = {trainer: can_evaluate(trainer) for trainer in {row["trainer"] for row in rows}}
     found = []
     for row in rows:
         key = row["sweep"], row["run_id"]
         if key in series:
-            evaluable, here = can_evaluate(row["trainer"]), row["sweep"] not in collected.others
-            found.append(_Run(named[key], series[key], absolute.get(row["run_id"]), evaluable, here))
+            here = row["sweep"] not in collected.others
+            found.append(
+                _Run(named[key], series[key], absolute.get(row["run_id"]), evaluable[row["trainer"]], here)
+            )
     timed = all(finite(one.seconds) for run in found for one in run.steps)
     data: dict[str, Any] = {}
     for run in found:
@@ -153,11 +156,11 @@ def _variants(points: Sequence[Point], tasks: Sequence[Any]) -> list[str]:
 def _decided_by_task(points: Sequence[Point], tasks: Sequence[Any]) -> set[str]:
     """Return the keys with one value within each task, or missing from all of it."""
     values: dict[str, dict[str, set[str]]] = {}
+    of_points = [_canonical(task) for task in tasks]
     for key in {key for point in points for key in point}:
         of_task = values.setdefault(key, {})
-        for point, task in zip(points, tasks, strict=True):
-            value = _canonical(point[key]) if key in point else ""
-            of_task.setdefault(_canonical(task), set()).add(value)
+        for point, task in zip(points, of_points, strict=True):
+            of_task.setdefault(task, set()).add(_canonical(point[key]) if key in point else "")
     return {key for key, of_task in values.items() if all(len(found) == 1 for found in of_task.values())}
 
 
@@ -198,8 +201,7 @@ def _named(collected: Collected) -> dict[tuple[str, str], ExportNames]:
 # Evaluations
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(NamedTuple):
     """An evaluation in training, or what stands for one: frames and seconds so far, and the mean return."""
 
     frames: int

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TypeVar
 
 from orchestrator.core.progress import counted
@@ -18,18 +16,6 @@ _Read = TypeVar("_Read")
 _SLOW = 8
 _THREADS = 16
 _FIRST = 64
-
-
-@contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Switch garbage collection off during bulk reads: searching millions of objects takes long."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def read_all(read: Callable[[_Item], _Read], items: Sequence[_Item], step: str = "reading") -> list[_Read]:

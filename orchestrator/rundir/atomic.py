@@ -161,14 +161,6 @@ def parse_json(data: bytes) -> Any:
         return parse_exactly(data)
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file. Raises ``FileNotFoundError`` and :class:`DamagedFileError`."""
-    try:
-        return parse_exactly(read_plain(path, LARGEST_JSON))
-    except ValueError as error:
-        raise DamagedFileError(path, f"is not valid JSON ({error})") from error
-
-
 def parse_exactly(data: bytes | str) -> Any:
     """Parse JSON with integers of any size. Raises ``ValueError``.
 
@@ -181,6 +173,14 @@ def parse_exactly(data: bytes | str) -> Any:
         return found
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def read_json(path: Path, parse: Callable[[bytes], Any] = parse_exactly) -> Any:
+    """Read a JSON file. Raises ``FileNotFoundError`` and :class:`DamagedFileError`."""
+    try:
+        return parse(read_plain(path, LARGEST_JSON))
+    except ValueError as error:
+        raise DamagedFileError(path, f"is not valid JSON ({error})") from error
 
 
 def _write_temporary(path: Path, data: bytes, durable: bool = True) -> Path:

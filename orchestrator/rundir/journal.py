@@ -10,18 +10,18 @@ about attempts of others, and counts only without better evidence.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import NoneType
-from typing import Any, Self
+from typing import Annotated, Any, Self
+
+import msgspec
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.records import parse
 from orchestrator.core.types import Reason, RunState
-from orchestrator.rundir.atomic import dump_json, parse_json, storage_errors, write_atomic, write_exclusive
+from orchestrator.rundir.atomic import dump_json, storage_errors, write_atomic, write_exclusive
 from orchestrator.rundir.file_server import persist
 from orchestrator.rundir.holder import Holder
 from orchestrator.rundir.kinds import MALFORMED, number, reason, text, whole
@@ -43,7 +43,7 @@ EXITED = "exited"  # the worker left
 
 # Bytes at the end of a journal that contain the last line of an exited worker.
 _LAST_WORDS = 1 << 14
-_MOST_ATTEMPTS = 1 << 63
+_MOST_ATTEMPTS = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,7 @@ class WorkerExit:
         return cls(text(data.get("why")), asked, bool(data.get("again")), cause, text(data.get("start")))
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(msgspec.Struct, frozen=True, rename={"run_id": "run"}):
     """One line of a journal. ``time``: epoch seconds by the worker's clock.
 
     ``up``: seconds since boot by its machine's clock, for durations, as the other clock can jump.
@@ -125,8 +124,8 @@ class Event:
     kind: str
     time: float
     run_id: str | None = None
-    attempt: int | None = None
-    data: Mapping[str, Any] = field(default_factory=dict)
+    attempt: Annotated[int, msgspec.Meta(ge=-_MOST_ATTEMPTS, le=_MOST_ATTEMPTS)] | None = None
+    data: Mapping[str, Any] = {}
     up: float | None = None
 
     @property
@@ -147,6 +146,10 @@ class Event:
         host = self.data.get("host")
         return str(host.get("node") or "") if isinstance(host, dict) else ""
 
+    def adding(self, **data: Any) -> Self:
+        """Return the event with more data."""
+        return msgspec.structs.replace(self, data={**self.data, **data})
+
     def to_line(self) -> bytes:
         record: dict[str, Any] = {"kind": self.kind, "time": round(self.time, 3)}
         if self.up is not None:
@@ -155,34 +158,20 @@ class Event:
             record |= {"run": self.run_id, "attempt": self.attempt}
         return dump_json(record | ({"data": dict(self.data)} if self.data else {}))
 
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Self:
-        """Parse a line. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for invalid ones."""
-        event = cls(
-            record["kind"],
-            record["time"],
-            record.get("run"),
-            record.get("attempt"),
-            record.get("data", {}),
-            record.get("up"),
-        )
-        if type(event.up) not in (int, float, NoneType):
-            raise TypeError("the seconds since boot are a number")
-        if type(event.time) not in (int, float) or not isinstance(event.data, dict):
-            raise TypeError("an event has a time, and its data are by name")
-        if not isinstance(event.run_id, str | None) or type(event.attempt) not in (int, NoneType):
-            raise TypeError("a run is named by text, an attempt by a number")
-        if not math.isfinite(event.time) or not math.isfinite(event.up or 0.0):
-            raise ValueError("a time is finite")
-        if not isinstance(event.kind, str) or abs(event.attempt or 0) > _MOST_ATTEMPTS:
-            raise TypeError("a kind is text, an attempt a number of a folder")
-        if event.kind == STARTED:
-            parse(Holder, event.data["holder"])
-        elif event.kind == ENDED:
-            RunState(event.data["outcome"])
-            if not isinstance(event.data.get("summary"), dict | None):
-                raise TypeError("a summary is by name")
-        return event
+
+_event_of = msgspec.json.Decoder(Event).decode
+
+
+def read_event(line: bytes) -> Event:
+    """Parse a line. Raises one of :data:`MALFORMED` for invalid ones."""
+    event = _event_of(line)
+    if event.kind == STARTED:
+        parse(Holder, event.data["holder"])
+    elif event.kind == ENDED:
+        RunState(event.data["outcome"])
+        if not isinstance(event.data.get("summary"), dict | None):
+            raise TypeError("a summary is by name")
+    return event
 
 
 @dataclass(frozen=True)
@@ -283,7 +272,7 @@ class Journal:
     def append(self, event: Event) -> None:
         """Append an event."""
         if event.kind == EXITED and self._start:
-            event = replace(event, data={**event.data, "start": self._start})
+            event = event.adding(start=self._start)
         with storage_errors(self._path):
             persist(lambda: self._append(event.to_line()))
 
@@ -383,7 +372,7 @@ def ends_with_exit(path: Path) -> bool:
         with open_plain(path) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_WORDS))
             last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
-        return bool(Event.from_json(parse_json(last)).kind == EXITED)
+        return read_event(last).kind == EXITED
     except (DamagedFileError, *MALFORMED):
         return False
 
@@ -408,7 +397,7 @@ def _parse(token: str, lines: Iterable[bytes]) -> WorkerLog:
         if not line:
             continue
         try:
-            events.append(Event.from_json(parse_json(line)))
+            events.append(read_event(line))
         except MALFORMED:
             damaged += 1
     return WorkerLog(token, tuple(events), damaged)

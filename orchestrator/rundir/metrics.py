@@ -18,19 +18,20 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
+
 from orchestrator.core.errors import DamagedFileError
-from orchestrator.rundir.atomic import parse_json, storage_errors
+from orchestrator.rundir.atomic import storage_errors
 from orchestrator.rundir.file_server import persist
 from orchestrator.rundir.kinds import MALFORMED
 from orchestrator.rundir.plain_files import open_plain, open_to_write, read_plain
 
 # Bytes at the end of a metrics file that contain its last line.
 _LAST_LINE = 1 << 16
-_NUMBERS = frozenset((float,))
 _ENCODER = json.JSONEncoder(allow_nan=False)
 
 
@@ -48,12 +49,27 @@ class Row:
 
     iteration: int
     frames: int
-    wall_time: float
+    wall_time: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
 
     def to_line(self) -> bytes:
         metrics = {name: _encode(value) for name, value in self.metrics.items()}
         return (_ENCODER.encode({**vars(self), "metrics": metrics}) + "\n").encode()
+
+
+@dataclass(frozen=True)
+class _Start:
+    """The first line of a metrics file."""
+
+    resumed_from: ResumePoint | None
+
+    def to_line(self) -> bytes:
+        return (json.dumps(asdict(self)) + "\n").encode()
+
+
+# Texts are accepted as numbers: "nan", "inf" and "-inf".
+_row_of = msgspec.json.Decoder(Row, strict=False).decode
+_start_of = msgspec.json.Decoder(_Start).decode
 
 
 class MetricsWriter:
@@ -67,8 +83,7 @@ class MetricsWriter:
         self._path = path
         self._durable, self._written, self._pending = 0, 0, bytearray()
         self._file: IO[Any] | None = None
-        header = resumed_from and {"attempt": resumed_from.attempt, "frames": resumed_from.frames}
-        self._write((json.dumps({"resumed_from": header}) + "\n").encode())
+        self._write(_Start(resumed_from).to_line())
 
     def append(self, *rows: Row) -> None:
         self._write(b"".join(row.to_line() for row in rows))
@@ -115,12 +130,10 @@ def read_metrics(path: Path) -> tuple[ResumePoint | None, list[Row]]:
     rows: list[Row] = []
     for number, line in enumerate(lines, start=1):
         try:
-            data = parse_json(line)
-            if number == 1 and "resumed_from" in data:
-                point = data["resumed_from"]
-                resumed_from = point and ResumePoint(int(point["attempt"]), int(point["frames"]))
+            if number == 1 and line.startswith(b'{"resumed_from":'):
+                resumed_from = _start_of(line).resumed_from
             else:
-                add_row(rows, _row(data))
+                add_row(rows, _row_of(line))
         except MALFORMED as error:
             raise DamagedFileError(path, f"line {number} is not a metrics row ({error!r})") from error
     return resumed_from, rows
@@ -131,7 +144,7 @@ def last_metrics(path: Path) -> Mapping[str, float]:
     try:
         with open_plain(path) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_LINE))
-            return _row(parse_json(file.read(_LAST_LINE).split(b"\n")[-2])).metrics
+            return _row_of(file.read(_LAST_LINE).split(b"\n")[-2]).metrics
     except (DamagedFileError, OSError, *MALFORMED):
         return {}
 
@@ -207,16 +220,4 @@ def depends_on_time(name: str) -> bool:
 
 
 def _encode(value: float) -> float | str:
-    return value if math.isfinite(value) else str(float(value))
-
-
-def _row(data: Mapping[str, Any]) -> Row:
-    metrics = data.get("metrics", {})
-    if not _NUMBERS.issuperset(map(type, metrics.values())):
-        metrics = {name: float(value) for name, value in metrics.items()}
-    return Row(
-        iteration=int(data["iteration"]),
-        frames=int(data["frames"]),
-        wall_time=float(data.get("wall_time", 0.0)),
-        metrics=metrics,
-    )
+    return float(value) if math.isfinite(value) else str(float(value))

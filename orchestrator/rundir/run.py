@@ -15,6 +15,7 @@ from orchestrator.core.types import Run
 from orchestrator.rundir.absent_files import read_absent
 from orchestrator.rundir.atomic import (
     dump_json,
+    parse_json,
     read_json,
     storage_errors,
     write_atomic,
@@ -208,7 +209,7 @@ class RunDir:
     def result(self) -> dict[str, Any] | None:
         """Read the published result; None if there is none. Raises :class:`DamagedFileError`."""
         try:
-            result = read_json(self.result_path)
+            result = read_json(self.result_path, parse_json)
         except FileNotFoundError:
             return None
         if not isinstance(result, dict) or result.get("run_id") != self.run_id:

@@ -34,7 +34,6 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -247,7 +246,7 @@ class SweepDir:
         if self._compacted_token(token):
             return None
         # The nonce makes simultaneous starts differ: with equal bytes both would seem to be the holder.
-        own = replace(started, data={**started.data, "nonce": secrets.token_hex(8)})
+        own = started.adding(nonce=secrets.token_hex(8))
         journal = Journal.create(path, own)
         if journal is None:
             return self._resume_journal(path, own)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from orchestrator.analysis.collect import Collected
@@ -82,6 +83,7 @@ class Final:
     terms: ReturnTerms
 
 
+@lru_cache(maxsize=1)
 def groups(collected: Collected) -> tuple[SeedGroup, ...]:
     """Return the groups of the present grids, in the order of their first run."""
     rows = [row for row in collected.runs.iter_rows(named=True) if row["in_grid"]]

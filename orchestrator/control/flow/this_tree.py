@@ -19,7 +19,6 @@ from orchestrator.control.remote import delegate
 from orchestrator.control.staleness import with_stale
 from orchestrator.control.submission import Started, array_line, waiting
 from orchestrator.control.submit import SubmissionReport, SubmitOptions
-from orchestrator.core.bulk_read import no_garbage_collection
 from orchestrator.core.formatting import count
 from orchestrator.core.progress import report_step
 from orchestrator.core.records import plain
@@ -61,9 +60,8 @@ class OwnTarget(Flow):
         kept = delegate.take_back(self.sweep, self.sweep_dir) if self._take_back else {}
         exchange_with_instances(self.sweep_dir, self._tell, not_within=0, orphans=True)
         report_step("looking at what is done")
-        with no_garbage_collection():
-            capacity = self._backend.capacity(ask=False)
-            prospect = submit.plan_sweep(self.sweep, self.sweep_dir, capacity, self.wish)
+        capacity = self._backend.capacity(ask=False)
+        prospect = submit.plan_sweep(self.sweep, self.sweep_dir, capacity, self.wish)
         path = f"{self.sweep_dir.path}/"
         if submit.is_settled(self.sweep, self.sweep_dir, prospect):
             notes = leave_queue(self.sweep_dir, prospect.seen)

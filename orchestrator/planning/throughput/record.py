@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from orchestrator.config.trainers import get_trainer
-from orchestrator.core.bulk_read import no_garbage_collection, read_all
+from orchestrator.core.bulk_read import read_all
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
 from orchestrator.core.formatting import plain
 from orchestrator.core.types import Job, Run
@@ -74,7 +74,7 @@ def take_up(sweep_dir: SweepDir) -> Record:
     """
     known = _read(sweep_dir)
     try:
-        with no_garbage_collection(), sweep_dir.lock_if_free() as alone:
+        with sweep_dir.lock_if_free() as alone:
             record = _updated(sweep_dir, known)
             if alone and record != known:
                 write_atomic(sweep_dir.speeds, _dumped(record))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -99,6 +100,8 @@ def sync_results() -> None:
 def _run(program: typer.Typer) -> None:
     """Run a program; print an error as one line and the next command, never as a traceback."""
     protect_streams()
+    # A search for garbage visits all objects in use: of a large sweep there are millions.
+    gc.set_threshold(100_000, 50, 100)
     warnings.showwarning = lambda message, *_: print_warnings([message])
     try:
         environment.require_usable()

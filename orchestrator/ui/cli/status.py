@@ -47,7 +47,6 @@ def status(
       orchestrate status speed --json
     """
     from orchestrator.control.fleet import exchange as exchange_all
-    from orchestrator.core.bulk_read import no_garbage_collection
 
     found = chosen(results, [sweep] if sweep else [])
     if exchange and (as_json or not watch):
@@ -62,8 +61,7 @@ def status(
     if watch:
         _watch(found, exchange)
         return
-    with no_garbage_collection():
-        _print(found, detailed=sweep is not None)
+    _print(found, detailed=sweep is not None)
 
 
 def _look(sweep_dir: SweepDir, meanwhile: Callable[[Survey], None] | None = None) -> Survey:

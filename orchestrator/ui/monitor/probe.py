@@ -23,7 +23,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from orchestrator.core.bulk_read import no_garbage_collection
 from orchestrator.core.formats import stamp
 from orchestrator.ui.monitor.tree import WatchedTree
 
@@ -197,8 +196,7 @@ def main() -> None:
     while asked.acquire():
         began, now = time.monotonic(), time.time()
         seen = {**stamp(), "time": now, "host": socket.gethostname(), "tree": tree}
-        with no_garbage_collection():
-            seen |= results.look(now, config["rows"])
+        seen |= results.look(now, config["rows"])
         seen["machine"] = machine.look()
         seen["tensorboard"] = board.look(results.has_events) if commands else None
         seen["seconds"] = time.monotonic() - began

@@ -13,7 +13,6 @@ from pathlib import Path
 from orchestrator.control import fleet
 from orchestrator.control.exchange import exchange_with_instances
 from orchestrator.control.poll import poll_sweep
-from orchestrator.core.bulk_read import no_garbage_collection
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, ProfileError
 from orchestrator.core.formatting import count
 from orchestrator.rundir import SweepDir, sweeps
@@ -147,12 +146,11 @@ def next_state(
         found = access.sweeps()
     except Exception as error:
         return following(before, before.sights, now, error_line(error))
-    with no_garbage_collection():
-        if at_first is not None and before.at is None:
-            recorded = [_snapshot(access, access.recorded, one, None, now) for one in found]
-            at_first(FleetState(None, tuple(recorded)))
-        sights = [_snapshot(access, access.present, one, before.sight(one.name), now) for one in found]
-        return following(before, sights, now)
+    if at_first is not None and before.at is None:
+        recorded = [_snapshot(access, access.recorded, one, None, now) for one in found]
+        at_first(FleetState(None, tuple(recorded)))
+    sights = [_snapshot(access, access.present, one, before.sight(one.name), now) for one in found]
+    return following(before, sights, now)
 
 
 def _snapshot(

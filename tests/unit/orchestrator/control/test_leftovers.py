@@ -23,8 +23,8 @@ from orchestrator.rundir import (
     cleanup,
     tidy_finished,
 )
-from orchestrator.rundir.atomic import parse_json, temporary_name
-from orchestrator.rundir.journal import CLAIMED, EXITED, STARTED
+from orchestrator.rundir.atomic import temporary_name
+from orchestrator.rundir.journal import CLAIMED, EXITED, STARTED, read_event
 from orchestrator.status import disk_check
 from tests.helpers import count_runs, make_sweep, work
 
@@ -116,7 +116,7 @@ def test_durations_do_not_follow_a_clock_that_jumps(jump: float) -> None:
     log = WorkerLog("0001-0001", events)
     assert log.worked() == 50.0
     assert log.worked(until=230.0) == 60.0
-    assert Event.from_json(parse_json(events[1].to_line())) == events[1]
+    assert read_event(events[1].to_line()) == events[1]
 
 
 def test_a_result_stands_where_what_is_left_beside_it_cannot_go(
