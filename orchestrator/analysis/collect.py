@@ -34,12 +34,18 @@ _COUNTABLE = 2**63
 
 
 class Missing(NamedTuple):
-    """A run of the grid without a usable result, and why."""
+    """A run of the grid without a usable result. ``reason``: may be empty."""
 
     sweep: str
     run_id: str
     point: dict[str, Any]
-    why: str
+    state: RunState
+    reason: str
+
+    @property
+    def why(self) -> str:
+        """State and reason, as text."""
+        return f"{self.state.value}: {self.reason}" if self.reason else self.state.value
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +115,7 @@ def collect(
         notes += other.notes
     runs, keys = runs_table(readings, trainers)
     missing = [
-        Missing(reading.sweep, reading.index.run_id, reading.index.point, reading.why)
+        Missing(reading.sweep, reading.index.run_id, reading.index.point, reading.state, reading.reason)
         for reading in readings
         if reading.index.in_grid and reading.state not in (RunState.DONE, RunState.STALE)
     ]

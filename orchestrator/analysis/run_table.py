@@ -35,11 +35,6 @@ class RunReading:
     codes: tuple[str, ...] = ()
     foreign: bool = False
 
-    @property
-    def why(self) -> str:
-        """State and reason, as text."""
-        return f"{self.state.value}: {self.reason}" if self.reason else self.state.value
-
 
 # A result's columns
 

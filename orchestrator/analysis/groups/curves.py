@@ -123,7 +123,7 @@ def _curve(group: SeedGroup, series: SeriesByRun, metrics: Sequence[str] | None 
     rows, note = group.counted()
     unfinished = not rows
     rows = rows or list(group.rows)
-    for metric in metrics or returns_of(group.rows[0]["trainer"]):
+    for metric in metrics or _return_metrics(rows):
         keys = [(row["sweep"], row["run_id"], metric) for row in rows]
         runs = tuple(row for row, key in zip(rows, keys, strict=True) if key in series)
         found = [series[key] for key in keys if key in series]
@@ -144,6 +144,12 @@ def _curve(group: SeedGroup, series: SeriesByRun, metrics: Sequence[str] | None 
     if not len(frames):
         return None
     return Curve(frames, scores, group, metric, unfinished, joined(notes), seconds, runs)
+
+
+def _return_metrics(rows: Sequence[Row]) -> list[str]:
+    """Return the metrics that are these runs' returns, best first: of unfinished runs all that may be."""
+    own = {row["return_metric"] for row in rows} - {None}
+    return [name for name in returns_of(rows[0]["trainer"]) if name in own or not own]
 
 
 def on_common_frames(series: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:

@@ -119,7 +119,10 @@ def collect(
                     "sweep": sweep_dir.name,
                     "groups": summary_json(collected),
                     "targets": [table.as_json(one) for one in compared],
-                    "missing": [item._asdict() for item in collected.missing],
+                    "missing": [
+                        {"sweep": item.sweep, "run_id": item.run_id, "point": item.point, "why": item.why}
+                        for item in collected.missing
+                    ],
                     "problems": list(collected.problems),
                     "notes": limits,
                     "final": collected.final,

@@ -243,6 +243,16 @@ def test_without_evaluation_it_is_of_collection_and_nan_is_no_point(results: Pat
     assert (curve.x.tolist(), curve.band[0].tolist()) == ([20, 40], [2.0, 4.0])
 
 
+def test_runs_that_diverged_have_no_curve_of_another_return(results: Path) -> None:
+    history = [
+        Row(row.iteration, row.frames, 0, {**row.metrics, COLLECTION: 5.0})
+        for row in returns({10: math.nan, 20: math.inf})
+    ]
+    collected = one_group(results, history)
+    assert collected.runs["return_metric"].to_list() == [EVAL]
+    assert curves(collected, groups(collected)) == []
+
+
 def test_a_run_without_any_return_has_no_curve(results: Path) -> None:
     collected = one_group(results, returns({10: math.nan}), returns({10: 1.0}, "train/loss"))
     assert curves(collected, groups(collected)) == []

@@ -12,6 +12,7 @@ from orchestrator.analysis.collect import Missing
 from orchestrator.analysis.report.blocks import Section
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.core.labels import labeller
+from orchestrator.core.types import RunState
 
 _MOST_MISSING = 200
 
@@ -31,31 +32,27 @@ def missing_table(missing: Sequence[Missing], label: Callable[[Mapping[str, Any]
 
     ``label`` names a run's keys.
     """
-    rows = []
-    for item in missing:
-        state = item.why.partition(":")[0]
-        reason = item.why.removeprefix(state).removeprefix(": ")
-        rows.append(
-            (
-                Cell(f"{item.run_id[:8]} {label(item.point)}".strip(), title=item.run_id),
-                Cell(state, state=state),
-                Cell(reason or cells.MISSING),
-                Cell(_next(state, item), source=True),
-            )
+    rows = [
+        (
+            Cell(f"{item.run_id[:8]} {label(item.point)}".strip(), title=item.run_id),
+            Cell(item.state.value, state=item.state.value),
+            Cell(item.reason or cells.MISSING),
+            Cell(_next(item), source=True),
         )
+        for item in missing
+    ]
     return Table("missing runs", cells.columns("run", "state", "reason", "next"), tuple(rows))
 
 
-def _next(state: str, item: Missing) -> str:
+def _next(item: Missing) -> str:
     name = f"{item.sweep} {item.run_id}"
     commands = {
-        "failed": f"orchestrate logs {name}\norchestrate retry {name}",
-        "cancelled": f"orchestrate retry {name}",
-        "stale": f"orchestrate retry {name}",
-        "unknown": f"orchestrate logs {name}",
-        "running": f"orchestrate logs {name} -f",
-        "stalled": f"orchestrate logs {name} -f",
-        "queued": f"orchestrate status {item.sweep}",
-        "skipped": "orchestrate sweep --grid GRID --on TARGET",
+        RunState.FAILED: f"orchestrate logs {name}\norchestrate retry {name}",
+        RunState.CANCELLED: f"orchestrate retry {name}",
+        RunState.UNKNOWN: f"orchestrate logs {name}",
+        RunState.RUNNING: f"orchestrate logs {name} -f",
+        RunState.STALLED: f"orchestrate logs {name} -f",
+        RunState.QUEUED: f"orchestrate status {item.sweep}",
+        RunState.SKIPPED: "orchestrate sweep --grid GRID --on TARGET",
     }
-    return commands.get(state, "orchestrate sweep --grid GRID")
+    return commands.get(item.state, "orchestrate sweep --grid GRID")
