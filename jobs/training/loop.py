@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 # What restoring a state can raise where networks or environments have another shape.
 _MISFITS = (RuntimeError, ValueError, LookupError, TypeError, AttributeError, AssertionError)
 
-
 # Added to a run's seed for the episodes of its evaluations.
 _EVALUATION = 2_000_003
 

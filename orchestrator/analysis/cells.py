@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 MISSING = "–"
 
-
 # Rows of a table that are read on a page and leave room for the others.
 MOST_ROWS = 300
 

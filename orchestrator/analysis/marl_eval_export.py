@@ -25,6 +25,7 @@ import polars as pl
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.evaluations.evaluate import TIMES_FOR_BEST, usual_of
 from orchestrator.analysis.groups.grouping import groups
+from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.statistics.bootstrap import finite
 from orchestrator.config.returns import may_lack_episodes
 from orchestrator.config.trainers import can_evaluate, returns_of
@@ -240,7 +241,7 @@ def _measured(returns: list[float], seconds: float | None, timed: bool) -> dict[
     return {"return": returns, **({"elapsed_time": seconds} if timed else {})}
 
 
-def _series(collected: Collected, rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list[_Step]]:
+def _series(collected: Collected, rows: Iterable[RunRow]) -> dict[tuple[str, str], list[_Step]]:
     """Return each run's evaluations: the finite values of the first metric that means return."""
     wanted = {(row["sweep"], row["run_id"]): _evaluated(row["trainer"]) for row in rows}
     every = {name for names in wanted.values() for name in names}

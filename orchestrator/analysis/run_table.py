@@ -16,6 +16,9 @@ from orchestrator.config.trainers import returns_of
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow, Row
 
+# A run as a row of the table of runs.
+RunRow = Mapping[str, Any]
+
 
 @dataclass(frozen=True)
 class RunReading:

@@ -163,7 +163,6 @@ _OTHER_KEYS = {
     "cpu": ("device",),
 }
 
-
 # Defaults of a family that all trainers share. In Procgen the most likely actions alone often lead nowhere.
 _OF_FAMILY: Mapping[str, Mapping[str, Any]] = {
     "procgen": {"discount": 0.999, "network": CNN, "evaluation_deterministic": False}

@@ -9,11 +9,11 @@ from typing import Any
 
 from orchestrator.analysis.cells import text
 from orchestrator.analysis.groups.keys import HARDWARE, SWEEP, TARGET, changes_with
+from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.statistics.significance import FEW_SEEDS
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.labels import short_keys, spellings, varying_keys
 
-Row = Mapping[str, Any]
 # Facts of runs that can be compared by, beside the grid's keys.
 _FACTS = ("threads", "actors", TARGET, SWEEP, "device", "environments", HARDWARE)
 
@@ -37,7 +37,7 @@ class ComparedKey:
         return tuple(self.typed)
 
 
-def find_key(rows: Sequence[Row], keys: Sequence[str], asked: str) -> str:
+def find_key(rows: Sequence[RunRow], keys: Sequence[str], asked: str) -> str:
     """Find the key that ``asked`` names, in full or in short.
 
     Raises :class:`OrchestrateError` for an unknown key.
@@ -51,7 +51,7 @@ def find_key(rows: Sequence[Row], keys: Sequence[str], asked: str) -> str:
     return _resolve_key(asked, varying, keys)
 
 
-def find_axis(rows: Sequence[Row], keys: Sequence[str], key: str) -> ComparedKey:
+def find_axis(rows: Sequence[RunRow], keys: Sequence[str], key: str) -> ComparedKey:
     """Return the key with its values; raises :class:`OrchestrateError` if all runs have the same one."""
     varying = _varying(rows, keys)
     known = with_key(rows, keys, key)
@@ -66,7 +66,7 @@ def find_axis(rows: Sequence[Row], keys: Sequence[str], key: str) -> ComparedKey
     return ComparedKey(key, short, typed, changes_with(known, keys, key))
 
 
-def with_key(rows: Sequence[Row], keys: Sequence[str], key: str) -> list[Row]:
+def with_key(rows: Sequence[RunRow], keys: Sequence[str], key: str) -> list[RunRow]:
     """Return the runs with a known value: of all runs for a grid's key, of finished ones for a result's."""
     return [row for row in rows if row[key] is not None or key in keys]
 
@@ -110,7 +110,7 @@ def _resolve_key(asked: str, varying: Sequence[str], keys: Sequence[str]) -> str
     )
 
 
-def _varying(rows: Sequence[Row], keys: Sequence[str]) -> list[str]:
+def _varying(rows: Sequence[RunRow], keys: Sequence[str]) -> list[str]:
     """Return keys and facts with several values; of keys that advance together, the first."""
     points = [{key: row[key] for key in keys if row[key] is not None} for row in rows]
     found = varying_keys(points, without=("seed",)) if len(rows) > 1 else []

@@ -25,13 +25,13 @@ from orchestrator.analysis.groups.curves import series_of
 from orchestrator.analysis.groups.grouping import Members, by_point, final_values, group_labels, joined, known
 from orchestrator.analysis.groups.keys import HARDWARE, SWEEP, TARGET, follows
 from orchestrator.analysis.groups.summary import Prices, machine
+from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.statistics.bootstrap import estimate_of
 from orchestrator.analysis.statistics.ratios import Side, ratio
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING, comparable
 
 PER_THREAD, PER_CORE, PER_DOLLAR = "thread", "core", "dollar"
-_Row = Mapping[str, Any]
 _FRAMES_PER_HOUR = 1e6 / 3600.0
 
 
@@ -88,7 +88,7 @@ def compare_by(
     )
 
 
-def _as_written(axis: ComparedKey, rows: Iterable[_Row], collected: Collected) -> dict[str, Any]:
+def _as_written(axis: ComparedKey, rows: Iterable[RunRow], collected: Collected) -> dict[str, Any]:
     """Return the values with their types in the grid, which columns of mixed types hold as text."""
     typed = dict(axis.typed)
     for row in rows:
@@ -99,7 +99,7 @@ def _as_written(axis: ComparedKey, rows: Iterable[_Row], collected: Collected) -
     return typed
 
 
-def _dollars(row: _Row, prices: Prices) -> float | None:
+def _dollars(row: RunRow, prices: Prices) -> float | None:
     """Return the cost of a million frames at the end-to-end throughput, ``None`` without a price."""
     price, speed = prices.get((row[SWEEP], row["run_id"])), row[END_TO_END]
     return price / speed * _FRAMES_PER_HOUR if price and speed else None
@@ -113,7 +113,7 @@ class _Set:
     """Groups that differ in nothing but the key, by its value."""
 
     label: str
-    point: _Row
+    point: Mapping[str, Any]
     groups: Mapping[str, Members]
 
     def differs_in(self, column: str) -> bool:
@@ -132,7 +132,7 @@ class _Set:
         return {identity: figures} if figures else {}
 
 
-def _sets(rows: Sequence[_Row], keys: Sequence[str], axis: ComparedKey) -> Iterator[_Set]:
+def _sets(rows: Sequence[RunRow], keys: Sequence[str], axis: ComparedKey) -> Iterator[_Set]:
     own = [key for key in (SWEEP, *keys) if key not in (axis.key, "seed", *axis.together)]
     parted = by_point(with_key(rows, keys, axis.key), own)
     labels = group_labels([{SWEEP: "all", **point} for point, _ in parted])
@@ -151,13 +151,13 @@ def _seeds(sets: Iterable[_Set], value: str) -> int:
 
 
 # A figure of a run, ``None`` where unknown.
-_Measure = Callable[[_Row], float | None]
+_Measure = Callable[[RunRow], float | None]
 
 
 def _measures(figure: str, per: str) -> dict[str, _Measure]:
     """Return the figures that ratios are taken of, by the ratio's name in :class:`ValueRatios`."""
 
-    def efficiency(row: _Row) -> float | None:
+    def efficiency(row: RunRow) -> float | None:
         if per == PER_DOLLAR:
             return 1 / row[DOLLARS] if row[DOLLARS] else None
         spent = row["threads"] or 1 if per == PER_THREAD else row["run_cores"]
@@ -167,7 +167,7 @@ def _measures(figure: str, per: str) -> dict[str, _Measure]:
     return {**{name: itemgetter(column) for name, column in columns.items()}, "efficiency": efficiency}
 
 
-def _per(sets: Iterable[_Set], rows: Sequence[_Row], axis: ComparedKey) -> str:
+def _per(sets: Iterable[_Set], rows: Sequence[RunRow], axis: ComparedKey) -> str:
     """Choose threads, or else cores, if the values differ in them and no GPU is used; else known dollars."""
     cpu_only = not any(row["gpu_model"] or "cuda" in (row["device"] or "") for row in rows)
     several = len({row["threads"] for row in rows}) > 1

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from orchestrator.analysis.groups.curves import ReturnCurve, Series, SeriesByRun, on_common_frames
 from orchestrator.analysis.groups.grouping import Members, diverged
+from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.statistics.bootstrap import finite
 from orchestrator.analysis.statistics.significance import Floats
 from orchestrator.config.trainers import returns_of
-
-_Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +37,7 @@ def returns_between(groups: Sequence[Members], found: SeriesByRun) -> list[Retur
     """Return the returns of compared groups, of the metric that most of them have."""
     counted = [group.counted()[0] for group in groups]
     names = dict.fromkeys(name for rows in counted for row in rows for name in returns_of(row["trainer"]))
-    best: Sequence[Sequence[tuple[_Row, Series]]] = [[] for _ in groups]
+    best: Sequence[Sequence[tuple[RunRow, Series]]] = [[] for _ in groups]
     for name in names:
         keyed = [[(row, (row["sweep"], row["run_id"], name)) for row in rows] for rows in counted]
         series = [[(row, found[key]) for row, key in own if key in found] for own in keyed]
@@ -50,7 +48,7 @@ def returns_between(groups: Sequence[Members], found: SeriesByRun) -> list[Retur
     return [_returns(series, frames, seconds) for series in best]
 
 
-def _returns(series: Sequence[tuple[_Row, Series]], frames: float | None, seconds: float | None) -> Returns:
+def _returns(series: Sequence[tuple[RunRow, Series]], frames: float | None, seconds: float | None) -> Returns:
     lasting = [one for row, one in series if not diverged(row)]
     values = (
         _held([(one.frames, one.values) for one in lasting], frames),

@@ -31,7 +31,6 @@ from orchestrator.planning.throughput.measure import END_TO_END, NAMES, TRAINING
 
 _RETURNS = ("final_return", "return_at_equal_frames", "return_at_equal_time")
 
-
 _NOTHING = Cell(MISSING)
 _FPS, _COST = "{}\nframes/s", "$ per million\nframes"
 _END_TO_END_GAIN = "end-to-end\nspeed-up"

@@ -11,6 +11,7 @@ from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.compare.model import KeyComparison
 from orchestrator.analysis.compare.pairing import compare_by
 from orchestrator.analysis.groups.keys import SWEEP, TARGET
+from orchestrator.analysis.groups.summary import Prices
 from orchestrator.config.profiles import find_profile
 from orchestrator.core.errors import ProfileError
 from orchestrator.core.types import RunState
@@ -22,16 +23,24 @@ from orchestrator.status.ownership import assigned
 
 
 def target_comparisons(
-    sweep_dirs: Iterable[SweepDir], collected: Collected, *, intervals: bool = True
+    sweep_dirs: Iterable[SweepDir],
+    collected: Collected,
+    known: Prices | None = None,
+    *,
+    intervals: bool = True,
 ) -> dict[str, KeyComparison]:
-    """Compare the targets of each sweep with finished runs on several of them, by the sweep's name."""
+    """Compare the targets of each sweep with finished runs on several of them, by the sweep's name.
+
+    ``known``: the runs' :func:`prices`, if they have been read already.
+    """
     done = pl.col("in_grid") & (pl.col("state") == RunState.DONE.value) & ~pl.col(TARGET).str.contains(",")
     found = {}
     for one in sweep_dirs:
         runs = collected.runs.filter(pl.col(SWEEP) == one.name)
         if runs.filter(done)[TARGET].n_unique() > 1:
             own = replace(collected, runs=runs)
-            found[one.name] = compare_by(own, TARGET, prices=prices([one]), intervals=intervals)
+            of_runs = prices([one]) if known is None else known
+            found[one.name] = compare_by(own, TARGET, prices=of_runs, intervals=intervals)
     return found
 
 

@@ -301,7 +301,6 @@ def _span(ends: list[str]) -> str:
 # Of two values the comparison with the baseline says it all.
 _FEWEST_VALUES = 3
 
-
 _MOST_ANSWERS = 3
 
 

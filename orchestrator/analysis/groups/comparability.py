@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median
 from typing import Any, TypeVar
 
+from orchestrator.analysis.run_table import RunRow
 from orchestrator.config.returns import kind_of_return
 from orchestrator.core.formatting import listed
 from orchestrator.core.types import RunState
@@ -77,7 +78,7 @@ def kind_of(metric: str | None) -> str:
     return _AND.join(dict.fromkeys(map(kind_of_return, parts)))
 
 
-def terms_of(rows: Sequence[Mapping[str, Any]]) -> ReturnTerms:
+def terms_of(rows: Sequence[RunRow]) -> ReturnTerms:
     """Return the conditions of the final returns of runs that differ only in their seed."""
     with_return = [row for row in rows if row["final_return"] is not None]
     minutes = _joined(row.get("minutes") for row in with_return)
@@ -100,7 +101,7 @@ def terms_of(rows: Sequence[Mapping[str, Any]]) -> ReturnTerms:
     )
 
 
-def _mixed(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+def _mixed(rows: Sequence[RunRow]) -> Iterator[tuple[str, str]]:
     """Yield what differs between runs of one group, and the number of runs with each value."""
     spans = similar_lengths(row["frames"] for row in rows if row.get("minutes") is None)
     length_of = {frames: span(own) for own in spans for frames in own}

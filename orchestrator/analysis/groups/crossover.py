@@ -17,6 +17,7 @@ from typing import Any
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.groups.grouping import Members, by_point, group_labels
 from orchestrator.analysis.groups.keys import SWEEP, TARGET, changes_with
+from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.statistics.bootstrap import finite
 from orchestrator.analysis.statistics.significance import FEW_SEEDS
 from orchestrator.planning.throughput.measure import END_TO_END, SHORT, TRAINING, comparable
@@ -52,7 +53,6 @@ def about_text(count: float) -> str:
     return f"{round(count / 10**digits) * 10**digits:,}"
 
 
-_Row = Mapping[str, Any]
 CPU, GPU = "CPU", "GPU"
 # The machine of a run and its number of environments: a point of a line.
 _POINT = "machine and environments"
@@ -222,7 +222,7 @@ def contest_of(label: str, lines: Sequence[SpeedLine], figure: str = TRAINING) -
 # Runs to compare
 
 
-def _machine(row: _Row) -> tuple[str, str, int, str]:
+def _machine(row: RunRow) -> tuple[str, str, int, str]:
     """Return kind, model, threads and target."""
     device = row.get("device") or row.get("grid.device") or ("cuda" if row["gpu_model"] else "cpu")
     kind = CPU if device == "cpu" else GPU
@@ -230,13 +230,13 @@ def _machine(row: _Row) -> tuple[str, str, int, str]:
     return kind, model or "", row["threads"] or 1, row["target"] or ""
 
 
-def _count_of(row: _Row) -> int | None:
+def _count_of(row: RunRow) -> int | None:
     """Return the number of environments, from the trainer or a grid's key of that name."""
     count = row.get("environments") or row.get("grid.environments")
     return count if isinstance(count, int) and count > 0 else None
 
 
-def _lines(rows: Iterable[_Row], figure: str) -> list[SpeedLine]:
+def _lines(rows: Iterable[RunRow], figure: str) -> list[SpeedLine]:
     found: dict[tuple[str, str, int, str], list[SpeedPoint]] = {}
     for point, own in by_point(rows, [_POINT]):
         *machine, count = point[_POINT]

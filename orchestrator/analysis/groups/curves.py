@@ -14,13 +14,12 @@ import polars as pl
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.groups.grouping import SeedGroup, joined
-from orchestrator.analysis.groups.keys import Row
+from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.statistics.bootstrap import Band, band_of, median_interval
 from orchestrator.analysis.statistics.significance import INTERVAL_SEEDS, Floats
 from orchestrator.config.trainers import returns_of
 
 _CURVE_POINTS = 100
-
 
 # Names of losses, of this program's trainers and of BenchMARL.
 _LOSS = re.compile(r"loss/.+|.+/loss[^/]*")
@@ -54,7 +53,7 @@ class Curve(ReturnCurve):
     unfinished: bool
     note: str
     seconds: Floats
-    runs: tuple[Row, ...]
+    runs: tuple[RunRow, ...]
 
 
 def curves(collected: Collected, found: Sequence[SeedGroup], metric: str | None = None) -> list[Curve]:
@@ -99,7 +98,7 @@ SeriesByRun = Mapping[tuple[str, str, str], Series]
 
 
 def series_of(
-    collected: Collected, rows: Sequence[Row], metrics: Collection[str] | None = None
+    collected: Collected, rows: Sequence[RunRow], metrics: Collection[str] | None = None
 ) -> SeriesByRun:
     """Return these metrics of these runs, by default their returns."""
     names = metrics or {name for row in rows for name in returns_of(row["trainer"])}
@@ -146,7 +145,7 @@ def _curve(group: SeedGroup, series: SeriesByRun, metrics: Sequence[str] | None 
     return Curve(frames, scores, group, metric, unfinished, joined(notes), seconds, runs)
 
 
-def _return_metrics(rows: Sequence[Row]) -> list[str]:
+def _return_metrics(rows: Sequence[RunRow]) -> list[str]:
     """Return the metrics that are these runs' returns, best first: of unfinished runs all that may be."""
     own = {row["return_metric"] for row in rows} - {None}
     return [name for name in returns_of(rows[0]["trainer"]) if name in own or not own]

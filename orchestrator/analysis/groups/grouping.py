@@ -1,7 +1,7 @@
-"""Group runs by seed, and estimate their final returns and learning curves.
+"""Group runs by seed, and estimate their final returns.
 
 A group is all runs of a sweep that differ in nothing but the seed. Returns are raw: groups are compared
-within a task and never averaged across tasks. Aggregates are interquartile means over seeds, with 95 %
+within a task and never averaged across tasks. Estimates are interquartile means over seeds, with 95 %
 intervals by bootstrap over seeds, as rliable defines them; fewer than four seeds have none.
 """
 
@@ -15,11 +15,10 @@ from typing import Any
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.groups.comparability import ReturnTerms, terms_of
+from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.statistics.bootstrap import Estimate, estimate_of, finite
 from orchestrator.core.labels import run_labels
 from orchestrator.core.types import RunState
-
-_Point = Mapping[str, Any]
 
 # Colours of lines: one per algorithm, and of its variants each has another dash.
 HUES = 8
@@ -29,7 +28,7 @@ HUES = 8
 class Members:
     """Runs that differ only in their seed: their rows of the table of runs."""
 
-    rows: tuple[_Point, ...]
+    rows: tuple[RunRow, ...]
 
     @property
     def states(self) -> dict[str, int]:
@@ -42,7 +41,7 @@ class Members:
         """Number of runs in each state, as text."""
         return ", ".join(f"{count} {state}" for state, count in self.states.items())
 
-    def counted(self) -> tuple[list[_Point], str]:
+    def counted(self) -> tuple[list[RunRow], str]:
         """Return the finished runs, or stale ones if there is nothing else, and a note on those left out."""
         done = [row for row in self.rows if row["state"] == RunState.DONE.value]
         stale = [row for row in self.rows if row["state"] == RunState.STALE.value]
@@ -99,9 +98,9 @@ def groups(collected: Collected) -> tuple[SeedGroup, ...]:
     )
 
 
-def by_point(rows: Iterable[_Point], keys: Sequence[str]) -> list[tuple[dict[str, Any], list[_Point]]]:
+def by_point(rows: Iterable[RunRow], keys: Sequence[str]) -> list[tuple[dict[str, Any], list[RunRow]]]:
     """Group rows with the same values of ``keys``: these values, without unknown ones, and the rows."""
-    members: dict[tuple[Any, ...], list[_Point]] = {}
+    members: dict[tuple[Any, ...], list[RunRow]] = {}
     for row in rows:
         members.setdefault(tuple(row[key] for key in keys), []).append(row)
     return [
@@ -110,13 +109,13 @@ def by_point(rows: Iterable[_Point], keys: Sequence[str]) -> list[tuple[dict[str
     ]
 
 
-def _variants(points: Sequence[_Point], trainers: Sequence[str]) -> list[dict[str, Any]]:
+def _variants(points: Sequence[Mapping[str, Any]], trainers: Sequence[str]) -> list[dict[str, Any]]:
     """Return each point's variant: its algorithm, and the keys that vary within a task of a sweep.
 
     Other keys are settings of the whole sweep or task, as the number of frames often is. No two points of a
     sweep and task have the same variant.
     """
-    alike: dict[tuple[Any, Any], list[_Point]] = {}
+    alike: dict[tuple[Any, Any], list[Mapping[str, Any]]] = {}
     for point in points:
         alike.setdefault((point["sweep"], point.get("task")), []).append(point)
     kept = dict.fromkeys(("algorithm", "model"))
@@ -131,7 +130,7 @@ def _variants(points: Sequence[_Point], trainers: Sequence[str]) -> list[dict[st
     return found
 
 
-def _numbers(variants: Sequence[_Point]) -> list[int]:
+def _numbers(variants: Sequence[Mapping[str, Any]]) -> list[int]:
     """Number each variant: its algorithm's colour, plus ``HUES`` times its place among those of that colour.
 
     Where all variants have one algorithm, each has a colour of its own.
@@ -170,22 +169,19 @@ def final_returns(found: Sequence[SeedGroup], *, intervals: bool = True) -> list
     return finals
 
 
-def final_values(rows: Sequence[_Point]) -> tuple[tuple[float, ...], str]:
+def final_values(rows: Sequence[RunRow]) -> tuple[tuple[float, ...], str]:
     """Return the finite final returns, and a note on runs without one."""
     values = known(rows, "final_return")
     lost = len(rows) - len(values)
     return values, f"{lost} of {len(rows)} without a finite return" if lost else ""
 
 
-# The bootstrap
-
-
-def diverged(row: _Point) -> bool:
+def diverged(row: RunRow) -> bool:
     """Return whether a finished run recorded a return, but no finite one in the end."""
     return row["return_metric"] is not None and not finite(row["final_return"])
 
 
-def known(rows: Iterable[_Point], column: str) -> tuple[float, ...]:
+def known(rows: Iterable[RunRow], column: str) -> tuple[float, ...]:
     """Return the finite values of a column."""
     return tuple(row[column] for row in rows if finite(row[column]))
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from orchestrator.analysis.cells import text
-
-# A run as a row of the table of runs.
-Row = Mapping[str, Any]
-
+from orchestrator.analysis.run_table import RunRow
 
 HARDWARE, TARGET, SWEEP = "hardware", "target", "sweep"
 
 
-def follows(rows: Sequence[Row], other: str, *keys: str) -> bool:
+def follows(rows: Sequence[RunRow], other: str, *keys: str) -> bool:
     """Return whether ``other`` has one value for each combination of values of ``keys``."""
     seen: dict[tuple[str, ...], str] = {}
     told = ((tuple(text(row[key]) for key in keys), text(row[other])) for row in rows)
     return all(seen.setdefault(values, value) == value for values, value in told)
 
 
-def changes_with(rows: Sequence[Row], keys: Sequence[str], key: str) -> tuple[str, ...]:
+def changes_with(rows: Sequence[RunRow], keys: Sequence[str], key: str) -> tuple[str, ...]:
     """Return the other keys that have one value for each value of ``key``, in each task and algorithm.
 
     The task is none of them: tasks are never compared but by task. With a target these are only keys with one

@@ -15,6 +15,7 @@ from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.groups.grouping import Members, by_point, group_labels
 from orchestrator.analysis.groups.keys import SWEEP, changes_with
 from orchestrator.analysis.groups.summary import actors_of, peak_share, processes_of
+from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.statistics.amdahl import FEW_SIZES, Amdahl, fit, pays_up_to
 from orchestrator.analysis.statistics.bootstrap import finite, median_interval
 from orchestrator.analysis.statistics.ratios import Ratio, ratio
@@ -31,7 +32,6 @@ from orchestrator.planning.throughput.measure import (
     WAITING_TIMER,
 )
 
-_Row = Mapping[str, Any]
 # What the seconds of an iteration go to.
 PARTS = ("environment", "inference", "learning", "all-reduce", "waiting", "other")
 _TIMERS = (
@@ -150,7 +150,7 @@ def scaling_lines(collected: Collected) -> list[ScalingLine]:
     ]
 
 
-def _lines(rows: Sequence[_Row]) -> Iterator[tuple[str, dict[str, Any], list[_Row]]]:
+def _lines(rows: Sequence[RunRow]) -> Iterator[tuple[str, dict[str, Any], list[RunRow]]]:
     """Part runs into lines of several sizes: over actors for each number of threads, or over threads."""
     if len({row[_SIZE][0] for row in rows}) < 2:
         if len({row[THREADS] for row in rows}) > 1:
@@ -162,14 +162,14 @@ def _lines(rows: Sequence[_Row]) -> Iterator[tuple[str, dict[str, Any], list[_Ro
             yield ACTORS, point if several else {}, own
 
 
-def _cores(row: _Row) -> int:
+def _cores(row: RunRow) -> int:
     return processes_of(row) * int(row[THREADS])
 
 
 def _points(
-    rows: Sequence[_Row], over: str, shares: Mapping[tuple[str, str], Mapping[str, float]]
+    rows: Sequence[RunRow], over: str, shares: Mapping[tuple[str, str], Mapping[str, float]]
 ) -> Iterator[ScalingPoint]:
-    sizes: dict[int, list[_Row]] = {}
+    sizes: dict[int, list[RunRow]] = {}
     for row in sorted(rows, key=lambda row: math.prod(row[_SIZE])):
         sizes.setdefault(row[_SIZE][0 if over == ACTORS else 1], []).append(row)
     sides = {number: {(): {row.get("seed"): row[TRAINING] for row in own}} for number, own in sizes.items()}

@@ -21,7 +21,7 @@ from orchestrator.analysis.groups.grouping import (
     groups,
     known,
 )
-from orchestrator.analysis.run_table import FINAL_MEASURE, FINAL_VALUES, GAP, LAST, TRAINING_LEVELS
+from orchestrator.analysis.run_table import FINAL_MEASURE, FINAL_VALUES, GAP, LAST, TRAINING_LEVELS, RunRow
 from orchestrator.analysis.statistics.bootstrap import finite, middle
 from orchestrator.analysis.statistics.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS
 from orchestrator.config.returns import is_evaluation
@@ -51,7 +51,6 @@ SUMMARY_COLUMNS = (
     "s/iteration",
 )
 LEVEL_COLUMNS = ("levels of training (IQM)", "gap (IQM)")
-
 
 # (sweep, run id) → US dollars for an hour of that run.
 Prices = Mapping[tuple[str, str], float]
@@ -101,23 +100,23 @@ def speeds(found: Sequence[SeedGroup]) -> list[SpeedSummary]:
     return rows
 
 
-def is_provisional(rows: Sequence[Mapping[str, Any]]) -> bool:
+def is_provisional(rows: Sequence[RunRow]) -> bool:
     """Return whether the end-to-end throughput of any of these runs is provisional."""
     return any(row["provisional"] for row in rows)
 
 
-def machine(row: Mapping[str, Any]) -> str | None:
+def machine(row: RunRow) -> str | None:
     """Describe the GPU and the processor of a run; ``None`` where unknown."""
     return " + ".join(filter(None, (row["gpu_model"], row["cpu_model"]))) or None
 
 
-def hardware(row: Mapping[str, Any]) -> str:
+def hardware(row: RunRow) -> str:
     """Describe the hardware that decides a run's speed: GPU, CPU, threads."""
     threads, name = row["threads"], machine(row) or "unknown CPU"
     return name if threads is None else f"{name}, {count(threads, 'thread')}"
 
 
-def peak_share(row: Mapping[str, Any]) -> float | None:
+def peak_share(row: RunRow) -> float | None:
     """Return the share of the measured peak FLOP/s of its cores that a run's training takes, if known."""
     frame, core, fps = row["flop_per_frame"], row["machine_flops_per_core"], row[TRAINING]
     if not (frame and core and fps and row["threads"]):
@@ -126,12 +125,12 @@ def peak_share(row: Mapping[str, Any]) -> float | None:
     return float(fps * frame / (min(cores, row["run_cores"] or cores) * core))
 
 
-def actors_of(row: Mapping[str, Any]) -> int:
+def actors_of(row: RunRow) -> int:
     """Return a run's number of actors."""
     return row["actors"] if isinstance(row["actors"], int) and row["actors"] > 0 else 1
 
 
-def processes_of(row: Mapping[str, Any]) -> int:
+def processes_of(row: RunRow) -> int:
     """Return the number of a run's processes, each with its threads: more than actors if others learn."""
     return row["processes"] or actors_of(row)
 
@@ -317,7 +316,7 @@ def _per_hardware(
     return " / ".join(layout.format(value) + "*" * (mark and speed.provisional) for speed, value in told)
 
 
-def dollars_of(row: Mapping[str, Any], prices: Prices) -> float | None:
+def dollars_of(row: RunRow, prices: Prices) -> float | None:
     """Return what a run cost in US dollars, by its wall time; ``None`` where that or its price is unknown."""
     hour = prices.get((row["sweep"], row["run_id"]))
     if hour is None or not finite(row["wall_time"]):

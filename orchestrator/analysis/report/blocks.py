@@ -135,6 +135,3 @@ def _pictures(blocks: Iterable[Block]) -> Iterator[Picture]:
             yield from block.pictures
         elif isinstance(block, Folded):
             yield from _pictures(block.blocks)
-
-
-# Values as cells and text

@@ -31,12 +31,10 @@ from orchestrator.rundir.atomic import write_atomic
 # Most lines of returns that can be distinguished in one panel: combinations times values.
 _LINES = 8
 
-
 _FIGURES = {
     MEMORY: ("peak memory", "MiB"),
     DOLLARS: ("cost", "US dollars per million frames"),
 }
-
 
 _PICTURE = re.compile(r"compare-[0-9]+(-dark)?\.png")
 

@@ -6,20 +6,18 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.compare import prices
 from orchestrator.analysis.groups.curves import Curve, curves
 from orchestrator.analysis.groups.grouping import Final, SeedGroup, final_returns, groups
 from orchestrator.analysis.groups.summary import Prices, SpeedSummary, speeds
+from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.verdict.fairness import FairnessCheck, audit
 from orchestrator.analysis.verdict.leaders import TaskAnswer, answers
 from orchestrator.analysis.verdict.thresholds import TimeToThreshold, times_to_threshold
 from orchestrator.rundir import SweepDir
 
-# A run as a row of the table of runs.
-Row = Mapping[str, Any]
 # Most groups drawn; the tables hold everything.
 MOST_DRAWN = 120
 
@@ -30,20 +28,15 @@ class ReportData:
 
     sweep_dirs: tuple[SweepDir, ...]
     collected: Collected
-    rows: tuple[Row, ...]
+    rows: tuple[RunRow, ...]
     groups: tuple[SeedGroup, ...]
     finals: tuple[Final, ...]
     speeds: tuple[SpeedSummary, ...]
 
     @property
-    def sweeps(self) -> list[str]:
-        """Names of the sweeps."""
-        return list(self.by_sweep)
-
-    @property
-    def by_sweep(self) -> Mapping[str, Sequence[Row]]:
+    def by_sweep(self) -> Mapping[str, Sequence[RunRow]]:
         """Rows of each sweep."""
-        found: dict[str, list[Row]] = {sweep_dir.name: [] for sweep_dir in self.sweep_dirs}
+        found: dict[str, list[RunRow]] = {sweep_dir.name: [] for sweep_dir in self.sweep_dirs}
         for row in self.rows:
             found.setdefault(row["sweep"], []).append(row)
         return found

@@ -15,18 +15,19 @@ from orchestrator.analysis.cells import text
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.report import web
 from orchestrator.analysis.report.blocks import Section
-from orchestrator.analysis.report.data import ReportData, Row, report_data
+from orchestrator.analysis.report.data import ReportData, report_data
 from orchestrator.analysis.report.drawing.plotting import DARK, LIGHT, Picture
 from orchestrator.analysis.report.drawing.vector import Vector
 from orchestrator.analysis.report.export import table_files, table_stems
 from orchestrator.analysis.report.room import fitted
 from orchestrator.analysis.report.sections import pictures, sections
+from orchestrator.analysis.run_table import RunRow
 from orchestrator.core.labels import shared_keys, short_keys
 from orchestrator.core.progress import counted
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
 
-_SCRIPTS = (*("page.js", "dom.js", "download.js", "run_details.js", "evidence.js", "svg_pen.js", "chart.js"),)
+_SCRIPTS = ("page.js", "dom.js", "download.js", "run_details.js", "evidence.js", "svg_pen.js", "chart.js")
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def pictures_of(collected: Collected, kind: str) -> list[Picture]:
     return pictures(report_data((), collected), kind)
 
 
-def _shared_settings(rows: Sequence[Row], keys: Sequence[str]) -> list[str]:
+def _shared_settings(rows: Sequence[RunRow], keys: Sequence[str]) -> list[str]:
     """Return the grid keys with one value for all rows, in short: ``lr=0.001``."""
     shared = shared_keys([{key: row[key] for key in keys if row[key] is not None} for row in rows])
     names = short_keys(keys)
@@ -115,7 +116,7 @@ def _counts(data: ReportData) -> list[tuple[str, int]]:
     return [(state.value, counted[state.value]) for state in RunState if counted[state.value]]
 
 
-def _period(rows: Sequence[Row]) -> str:
+def _period(rows: Sequence[RunRow]) -> str:
     started = [row["started"] for row in rows if row["started"] is not None]
     ended = [row["ended"] for row in rows if row["ended"] is not None]
     if not started or not ended:

@@ -13,9 +13,7 @@ from orchestrator.analysis.statistics.significance import INTERVAL_SEEDS, Floats
 
 RESAMPLES = 1000
 
-
 _BOOTSTRAP_SEED = 20
-
 
 # Resampled numbers held at once, which bounds the memory: 32 MB, and as much for their order.
 _MOST_RESAMPLED = 4_000_000

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-
 # Below this many seeds a side there is no verdict.
 FEW_SEEDS = 5
 # What the rate of false verdicts holds for, as simulated for two equal variants.

@@ -147,7 +147,6 @@ _HINTS = (
     ("invalid generic resource", "set `gpus:` in the profile as the site spells them (`sinfo -o '%G'`)"),
 )
 
-
 # Limits on the number of jobs, not on the size of one.
 _FULL = ("submitjob", "job submit limit", "maxjobcount", "job queue full", "temporarily unable to accept job")
 

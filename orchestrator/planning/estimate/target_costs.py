@@ -23,7 +23,6 @@ _PROVISION = Range(120.0, 240.0, 600.0)
 # The uncertainty of one measurement of such a time.
 _SHORTER, _LONGER = 0.6, 1.8
 
-
 Catalog = Callable[[Profile], Price | None]
 """Looks up a price; ``None`` if the list has none. Raises :class:`OrchestrateError` if it is unavailable."""
 

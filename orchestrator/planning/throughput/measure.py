@@ -41,7 +41,6 @@ NAMES = {TRAINING: "training throughput", END_TO_END: "end-to-end throughput"}
 # Beside a number of frames/s.
 SHORT = {TRAINING: "of training", END_TO_END: "end-to-end"}
 
-
 # The meaning of a figure with an asterisk.
 PROVISIONAL = (
     "provisional end-to-end throughput: some run has no whole cycle from one evaluation to the next, so "

@@ -27,9 +27,10 @@ from orchestrator.analysis.evaluations.baselines import (
 from orchestrator.analysis.groups.curves import FramesToThreshold
 from orchestrator.analysis.groups.grouping import groups
 from orchestrator.analysis.report.blocks import Text
+from orchestrator.analysis.report.data import report_data
+from orchestrator.analysis.report.sections.runs import baselines
 from orchestrator.analysis.report.sections.runs.baselines import (
     behaviour_table,
-    beside_baselines,
     frames_table,
     players_table,
     ranking_table,
@@ -141,7 +142,7 @@ def test_newer_evaluations_of_as_many_runs_count_and_the_best_policies_are_named
 def test_parts_of_several_sweeps_have_their_names(results: Path) -> None:
     sweeps = [sweep_of(results / name, {"game/a": [1.0]}, name)[0] for name in ("one", "two")]
     collected = collect(sweeps)
-    section = beside_baselines(sweeps, collected, groups(collected))
+    section = baselines.section(report_data(sweeps, collected))
     assert section is not None
     assert [picture.name for picture in section.pictures] == ["gap-1", "gap-2"]
     titles = [block.text for block in section.blocks if isinstance(block, Text) and block.title]
@@ -168,7 +169,7 @@ def test_without_baselines_there_is_no_section(results: Path) -> None:
     sweep.evaluations.add(evaluation(runs[0], 1.0, baselines={}))
     seen, collected = evaluated(sweep)
     assert seen is None
-    assert beside_baselines([sweep], collected, groups(collected)) is None
+    assert baselines.section(report_data([sweep], collected)) is None
 
 
 def test_a_trainer_whose_players_have_returns_only_and_a_grid_without_a_task(results: Path) -> None:
@@ -189,7 +190,7 @@ def test_a_trainer_whose_players_have_returns_only_and_a_grid_without_a_task(res
     assert frames is not None
     assert (frames.frames, frames.spacing) == ((200.0,) * 5, 100.0)
     assert frames_to_half([row], collected) == [None]
-    section = beside_baselines([sweep], collected, groups(collected))
+    section = baselines.section(report_data([sweep], collected))
     assert section is not None
     assert section.pictures == ()
 

@@ -14,7 +14,8 @@ from benchmarks.synthetic import COLLECTION, EPOCH, EVAL, create_sweep, finish, 
 from orchestrator.analysis.collect import Collected, collect
 from orchestrator.analysis.groups.grouping import final_returns, groups
 from orchestrator.analysis.report.blocks import Text
-from orchestrator.analysis.report.sections.runs.audit import audit_section
+from orchestrator.analysis.report.data import report_data
+from orchestrator.analysis.report.sections.runs.audit import section
 from orchestrator.analysis.verdict.fairness import audit, red_flags
 from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
 from orchestrator.analysis.verdict.leaders import answers
@@ -62,7 +63,8 @@ def test_what_is_known_of_one_variant_alone_is_not_compared(results: Path) -> No
         return sorted(one.name for one in audit(found, final_returns(found, intervals=False)) if one.compared)
 
     assert compared() == []
-    page = audit_section(audit(groups(collect([sweep])), []))
+    page = section(report_data([sweep], collect([sweep])))
+    assert page is not None
     assert page.blocks == (
         Text("There is nothing to compare yet: no task has two variants with finished runs."),
     )

@@ -15,9 +15,9 @@ from benchmarks.synthetic import COLLECTION, EVAL, create_sweep, finish, matrix_
 from orchestrator.analysis.cells import MISSING, Table
 from orchestrator.analysis.collect import collect
 from orchestrator.analysis.groups.grouping import final_returns, groups
+from orchestrator.analysis.report.data import report_data
 from orchestrator.analysis.report.drawing.plotting import LIGHT
-from orchestrator.analysis.report.sections.costs.cost import cost_section
-from orchestrator.analysis.report.sections.costs.thresholds import threshold_section
+from orchestrator.analysis.report.sections.costs import cost, thresholds
 from orchestrator.analysis.verdict.cost_front import CostClass, threshold_classes
 from orchestrator.analysis.verdict.thresholds import TimeToThreshold, times_to_threshold
 from orchestrator.rundir import Row, SweepDir
@@ -143,9 +143,8 @@ def test_nobody_at_the_threshold_is_no_front(results: Path) -> None:
 
 
 def test_a_bound_is_drawn_hollow_and_named_with_its_sign(results: Path) -> None:
-    collected = collect([sweep_of(results, {"fast": [4, 5, 6], "slow": [8, 9, 9], "lucky": [2, None, None]})])
-    finals = final_returns(groups(collected), intervals=False)
-    section = cost_section(finals, {}, times_to_threshold(collected, finals, {}, 9.0))
+    sweep = sweep_of(results, {"fast": [4, 5, 6], "slow": [8, 9, 9], "lucky": [2, None, None]})
+    section = cost.section(report_data([sweep], replace(collect([sweep]), threshold=9.0)))
     assert section is not None
     _, drawn = section.pictures
     (on,) = drawn.draw(LIGHT).axes
@@ -162,11 +161,11 @@ def test_a_bound_is_drawn_hollow_and_named_with_its_sign(results: Path) -> None:
 def test_costs_until_a_return_are_drawn_without_costs_of_whole_runs(
     results: Path, untimed: list[str]
 ) -> None:
-    collected = collect([sweep_of(results, {"fast": [4, 5], "slow": [8, 9]}, tasks=["t", "u"])])
+    sweep = sweep_of(results, {"fast": [4, 5], "slow": [8, 9]}, tasks=["t", "u"])
+    collected = collect([sweep])
     wall_time = pl.when(pl.col("task").is_in(untimed)).then(None).otherwise(pl.col("wall_time"))
-    collected = replace(collected, runs=collected.runs.with_columns(wall_time=wall_time))
-    finals = final_returns(groups(collected), intervals=False)
-    section = cost_section(finals, {}, times_to_threshold(collected, finals, {}, 9.0))
+    collected = replace(collected, runs=collected.runs.with_columns(wall_time=wall_time), threshold=9.0)
+    section = cost.section(report_data([sweep], collected))
     assert section is not None
     of_runs = {name: ["cost-1"] for name in {"t", "u"} - {*untimed}}
     for number, task in enumerate(["t", "u"], 1):
@@ -179,17 +178,17 @@ def test_costs_until_a_return_are_drawn_without_costs_of_whole_runs(
 def test_of_unknown_wall_times_frames_alone_are_told(results: Path) -> None:
     """A group with one such run has no times either: they would be of its other seeds alone."""
     steps: dict[str, list[int | None]] = {"a": [4, 5], "b": [8, 9], "dark": [4, None], "one": [None, None]}
-    collected = collect([sweep_of(results, steps)])
+    sweep = sweep_of(results, steps)
+    collected = collect([sweep])
     untimed = [
         run_id
         for (_, run_id), point in collected.points.items()
         if point["algorithm"] == "dark" or (point["algorithm"], point["seed"]) == ("one", 0)
     ]
     wall_time = pl.when(pl.col("run_id").is_in(untimed)).then(None).otherwise(pl.col("wall_time"))
-    collected = replace(collected, metrics=collected.metrics.with_columns(wall_time=wall_time))
-    finals = final_returns(groups(collected), intervals=False)
-    found = times_to_threshold(collected, finals, {}, 9.0)
-    table, *_ = threshold_section(found, finals, 9.0).blocks  # type: ignore[union-attr]
+    metrics = collected.metrics.with_columns(wall_time=wall_time)
+    data = report_data([sweep], replace(collected, metrics=metrics, threshold=9.0))
+    table, *_ = thresholds.section(data).blocks  # type: ignore[union-attr]
     assert isinstance(table, Table)
     cells = {row[1].text: (row[3].text, row[5].text == MISSING) for row in table.rows}
     assert cells == {
@@ -198,7 +197,7 @@ def test_of_unknown_wall_times_frames_alone_are_told(results: Path) -> None:
         "dark": ("1 of 2", True),
         "one": ("0 of 2", True),
     }
-    (on_front,) = threshold_classes(finals, found)
+    (on_front,) = threshold_classes(data.finals, data.times)
     assert [name for name, *_ in told(on_front)] == ["a", "b"]
 
 

@@ -8,24 +8,16 @@ from matplotlib.figure import Figure
 
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
-from orchestrator.analysis.groups.grouping import Final
-from orchestrator.analysis.groups.summary import Prices
 from orchestrator.analysis.groups.variants import names
 from orchestrator.analysis.report.blocks import Block, Gallery, Section, Text
-from orchestrator.analysis.report.data import ReportData
+from orchestrator.analysis.report.data import MOST_DRAWN, ReportData
 from orchestrator.analysis.report.drawing import plotting
 from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
 from orchestrator.analysis.verdict.cost_front import CostClass, Costed, cost_classes, threshold_classes
-from orchestrator.analysis.verdict.thresholds import TimeToThreshold
 from orchestrator.core.formatting import dollars, duration
-
-# Most variants of a picture, the front among them.
-_MOST_DRAWN = 120
-
 
 # Most of them that its legend names: marks can be told apart where lines cannot.
 _MOST_NAMED = 16
-
 
 _NOTE = (
     "A variant is on the front if all that return more also cost more; costs within 5 % count as equal. "
@@ -34,7 +26,6 @@ _NOTE = (
     "Neither says what is more than luck, and wall times depend on machines: see the fairness audit."
 )
 
-
 _UNTIL = (
     "Costs until a return are the wall times and dollars of the table of times to a threshold. A hollow mark "
     "is a variant of which too few seeds reached it: its cost is more (>) than where the mark stands, so it "
@@ -42,9 +33,10 @@ _UNTIL = (
 )
 
 
-def cost_section(finals: Sequence[Final], prices: Prices, times: Sequence[TimeToThreshold]) -> Section | None:
+def section(data: ReportData) -> Section | None:
     """Return the section; ``None`` where no task has two variants with comparable returns and a cost."""
-    found, reached = cost_classes(finals, prices), threshold_classes(finals, times)
+    found = cost_classes(data.returning, data.prices)
+    reached = threshold_classes(data.returning, data.times)
     if not found and not reached:
         return None
     small = len(found) + len(reached) > 1
@@ -122,9 +114,7 @@ def _picture(found: CostClass, name: str, *, small: bool) -> Picture:
 
 def _shown_of(found: CostClass) -> str:
     every = len(found.members)
-    return (
-        "Variants" if every <= _MOST_DRAWN else f"The front and others, {_MOST_DRAWN} of {every:,} variants"
-    )
+    return "Variants" if every <= MOST_DRAWN else f"The front and others, {MOST_DRAWN} of {every:,} variants"
 
 
 def _spent(found: CostClass, one: Costed) -> str:
@@ -138,7 +128,7 @@ def _in_order(found: CostClass, labels: Sequence[str]) -> list[tuple[Costed, str
 
 
 def _draw(found: CostClass, labels: Sequence[str], *, small: bool) -> Draw:
-    drawn = _in_order(found, labels)[:_MOST_DRAWN]
+    drawn = _in_order(found, labels)[:MOST_DRAWN]
     named = drawn[:_MOST_NAMED]
     told = [
         plotting.short(label) + (f" ({_spent(found, one)})" if one.censored else "") for one, label in named
@@ -183,8 +173,3 @@ def _unit(seconds: Sequence[float]) -> tuple[float, str]:
     """Return the seconds of a unit that suits these times, and its name."""
     longest = max(seconds)
     return (3600.0, "hours") if longest > 7200 else (60.0, "minutes") if longest > 300 else (1.0, "seconds")
-
-
-def section(data: ReportData) -> Section | None:
-    """Return the section; ``None`` if there is nothing to show."""
-    return cost_section(data.returning, data.prices, data.times)

@@ -21,7 +21,6 @@ _NOTE = (
     "request to its proven end, at the price of the machine obtained if that is dearer."
 )
 
-
 _Row = tuple[Cell, ...]
 
 

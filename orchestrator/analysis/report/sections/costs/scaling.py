@@ -19,7 +19,6 @@ from orchestrator.core.formatting import number
 
 _POINTS = 60
 
-
 _NOTE = (
     "Training throughput: the median over runs with its 95 % interval by bootstrap. Speed-up: against the "
     "smallest size, the geometric mean over pairs of runs of the same seed; efficiency: over the ratio of "

@@ -42,7 +42,6 @@ _SPEEDS = (
     "program that reports no timers has no training throughput; then min and max are of the other."
 )
 
-
 # The meaning of a column of the speeds.
 PEAK = (
     "Of peak: training frames/s × floating-point operations of a frame, over what the run's cores could do "

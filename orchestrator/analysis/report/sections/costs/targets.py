@@ -16,7 +16,7 @@ def section(data: ReportData) -> Section | None:
     """Return the section; ``None`` if there is nothing to show."""
     blocks: list[Block] = []
     drawn = count(1)
-    found = target_comparisons(data.sweep_dirs, data.collected)
+    found = target_comparisons(data.sweep_dirs, data.collected, data.prices)
     for sweep, one in found.items():
         blocks.append(Text((f"{sweep}: " if len(found) > 1 else "") + verdict(one)))
         blocks += [

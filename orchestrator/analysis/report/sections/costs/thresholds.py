@@ -9,7 +9,6 @@ from functools import partial
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
 from orchestrator.analysis.groups.curves import FramesToThreshold
-from orchestrator.analysis.groups.grouping import Final
 from orchestrator.analysis.groups.variants import names
 from orchestrator.analysis.report.blocks import Block, Section, Text
 from orchestrator.analysis.report.data import ReportData
@@ -19,7 +18,6 @@ from orchestrator.core.formatting import dollars, duration, listed
 
 _TITLE = "Time to a threshold"
 
-
 _NOTE = (
     "When a run had its first single evaluation at or above the threshold, a lucky one included, so the "
     "return may fall below it again: medians over finished runs, with 95 % intervals by bootstrap from four "
@@ -28,25 +26,22 @@ _NOTE = (
     "Times go up to the end of an evaluation, so a run that is evaluated seldom seems late."
 )
 
-
 _WHY_EVALUATIONS = (
     "Times are those of evaluations in training: a return of training is of few episodes, with exploration, "
     "so a lucky one would count. Trainers evaluate by evaluation_interval, a program logs eval/return."
 )
 
-
 _MOST_NAMED = 8
 
 
-def threshold_section(
-    found: Sequence[TimeToThreshold], finals: Sequence[Final], chosen: float | None
-) -> Section | None:
-    """Return the section; ``None`` without times, unless the threshold was ``chosen``.
+def section(data: ReportData) -> Section | None:
+    """Return the section; ``None`` without times, unless the threshold was chosen.
 
-    It names the groups of ``finals`` that are left out, as they have returns but no evaluations.
+    It names the groups that are left out, as they have returns but no evaluations.
     """
+    found, chosen = data.times, data.collected.threshold
     timed = {id(one.group) for one in found}
-    without = [final.group.label for final in finals if final.values and id(final.group) not in timed]
+    without = [final.group.label for final in data.finals if final.values and id(final.group) not in timed]
     if not found and chosen is None:
         return None
     if not found:
@@ -111,8 +106,3 @@ def _time(found: FramesToThreshold | None, show: Callable[[float], str], unit: f
     span = None if interval is None else (unit * interval[0], unit * interval[1])
     text = told(found.median) + ("" if censored else ends)
     return Cell(text, unit * found.median, ends=span, bound=unit * found.trained)
-
-
-def section(data: ReportData) -> Section | None:
-    """Return the section; ``None`` if there is nothing to show."""
-    return threshold_section(data.times, data.finals, data.collected.threshold)

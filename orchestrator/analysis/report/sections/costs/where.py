@@ -19,19 +19,14 @@ from orchestrator.planning.throughput.measure import NAMES
 
 _PANELS = 2
 
-
 _CROSSED = "dotted: where CPU and GPU cross; grey: the range of that by the spread"
 
-
 _NOT_CROSSED = "nothing is drawn beyond what was measured"
-
 
 # Most sentences in the section.
 _MOST_SAID = 12
 
-
 _MOST_PICTURES = 6
-
 
 _NOTE = (
     "Frames/s of training are those of collecting and learning, by which devices are compared; end-to-end "

@@ -98,7 +98,6 @@ _HOW_TO_READ = (
     "of five repeats if the first two differ as they seem to. Speeds and dollars are medians over runs."
 )
 
-
 _MISSING = (
     "Seeds that failed or have no finite return, bounded: at worst each of them had the lowest return of its "
     "task, initial ones included, at best the highest final one. The place at worst is that with the "
@@ -265,7 +264,6 @@ def _facts(finals: Sequence[Final], prices: Prices) -> str:
 
 
 _MOST_REASONS = 12
-
 
 _LOST = {RunState.FAILED, RunState.UNKNOWN, RunState.CANCELLED, RunState.SKIPPED}
 

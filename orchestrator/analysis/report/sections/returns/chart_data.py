@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,25 +14,21 @@ from orchestrator.analysis.groups.curves import Curve
 from orchestrator.analysis.groups.grouping import HUES
 from orchestrator.analysis.groups.summary import Prices
 from orchestrator.analysis.report.drawing import plotting
+from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.statistics.bootstrap import middle
 from orchestrator.analysis.statistics.significance import Floats
 
 # Values are whole numbers up to _TOP between the least and the greatest of their kind; _GAP is no value.
 _TOP = 65_534
 
-
 _GAP = 65_535
-
 
 # Values of single seeds on a page, of one seed at least, and seeds of a line: room for 10,000 runs.
 _SEED_VALUES = 60_000
 
-
 _SEED_POINTS = 8
 
-
 _MOST_SEEDS = 30
-
 
 _MOST_LINES = 150
 
@@ -119,7 +115,7 @@ def _line(
     }
 
 
-def _seed(row: Mapping[str, Any]) -> str:
+def _seed(row: RunRow) -> str:
     """Name a run of a group by its seed."""
     seed = row.get("seed")
     return str(row["run_id"])[:8] if seed is None else f"seed {seed}"

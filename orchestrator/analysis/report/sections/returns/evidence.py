@@ -20,7 +20,6 @@ _HOW_TO_READ = (
     "test of so few could not say yes."
 )
 
-
 # Numbers of seeds that its script knows.
 _MOST_COUNTS = 10_000
 

@@ -39,7 +39,6 @@ _NO_PAIR = (
     "same metric, after as many frames, in as many evaluation episodes."
 )
 
-
 _PAIRS = (
     "P(X > Y) is the chance that a run of X returns more than a run of Y, a tie counting half, with its "
     "95 % interval by bootstrap over seeds, of that pair by itself; it says how often, not by how much. X "
@@ -51,10 +50,8 @@ _PAIRS = (
     f"Variants with fewer than {FEW_SEEDS} seeds are left out."
 )
 
-
 # Most pairs in a picture that can still be read.
 _MOST_PAIRS = 12
-
 
 # A profile's line rises or falls at its thresholds; half way down it, half of the runs are left.
 _HALF = 0.5

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
 from orchestrator.analysis.groups.speed_drift import FEWEST_RUNS
@@ -13,23 +11,22 @@ from orchestrator.analysis.verdict.fairness import FairnessCheck
 
 _MOST_FLAGS = 20
 
-
 _AUDIT = (
     "A red flag is a condition that is not equal for all variants of a task, so it may explain a difference "
     "between them. Unequal hardware and threads distort speed, and equal seeds need not give equal returns. "
     f"Speed over time: a busy hour, or a machine that got slower; it takes {FEWEST_RUNS} finished runs."
 )
 
-
 _TITLE = "Fairness audit"
-
 
 _NOTHING = "There is nothing to compare yet: no task has two variants with finished runs."
 
 
-def audit_section(checks: Sequence[FairnessCheck]) -> Section:
-    """Return the section of these checks."""
-    if not any(check.compared for check in checks):
+def section(data: ReportData) -> Section | None:
+    """Return the section; ``None`` for a single group."""
+    if len(data.groups) < 2:
+        return None
+    if not any(check.compared for check in data.audit):
         return Section("audit", _TITLE, (Text(_NOTHING),))
     rows = [
         (
@@ -37,7 +34,7 @@ def audit_section(checks: Sequence[FairnessCheck]) -> Section:
             _judged(check),
             Cell("\n".join(check.flags[:_MOST_FLAGS])),
         )
-        for check in checks
+        for check in data.audit
     ]
     table = Table(
         "conditions", cells.columns("condition", "between variants", "red flag"), tuple(rows), headed=True
@@ -49,8 +46,3 @@ def _judged(check: FairnessCheck) -> Cell:
     if check.flags:
         return Cell("differs", state="failed")
     return Cell("no difference found" if check.compared else "nothing to compare")
-
-
-def section(data: ReportData) -> Section | None:
-    """Return the section; ``None`` if there is nothing to show."""
-    return audit_section(data.audit) if len(data.groups) > 1 else None

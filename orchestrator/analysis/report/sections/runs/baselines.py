@@ -36,19 +36,16 @@ from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
 from orchestrator.analysis.statistics.bootstrap import Estimate, estimate_of
 from orchestrator.analysis.statistics.significance import FEW_SEEDS
 from orchestrator.core.formatting import count as counted
-from orchestrator.rundir import SweepDir
 
 
-def beside_baselines(
-    sweep_dirs: Sequence[SweepDir], collected: Collected, groups: Sequence[SeedGroup]
-) -> Section | None:
+def section(data: ReportData) -> Section | None:
     """Return the section, with a part for each sweep that was evaluated beside scripted players."""
-    several = [evaluated_sweep(one, collected, groups) for one in sweep_dirs]
+    several = [evaluated_sweep(one, data.collected, data.groups) for one in data.sweep_dirs]
     found = [one for one in several if one is not None and one.figures]
     numbers = count(1)
     blocks: list[Block] = []
     for one in found:
-        blocks += _sweep(one, collected, numbers, named=len(found) > 1)
+        blocks += _sweep(one, data.collected, numbers, named=len(found) > 1)
     return Section("baselines", "Policies and scripted players", tuple(blocks)) if blocks else None
 
 
@@ -119,7 +116,6 @@ _RANKED = (
     f"the best of several is also a lucky one. No verdict below {FEW_SEEDS} seeds."
 )
 
-
 _FRAMES = (
     "Frames until the first evaluation in training that reaches the best baseline's figure of the table, or "
     "closes half of the gap: the median over seeds, with its 95 % interval by bootstrap over seeds. A seed "
@@ -127,16 +123,13 @@ _FRAMES = (
     "These have other episodes than the evaluation above, and a later one may be lower again."
 )
 
-
 _BEHAVIOUR = (
     "Policies: interquartile mean over seeds, with its 95 % interval. Scripted players: from the lowest to "
     "the highest task."
 )
 
-
 # Digits of frames that a spacing of evaluations can fill.
 _DIGITS = 3
-
 
 # An index of this size has no need of decimals.
 _MANY = 100
@@ -302,12 +295,9 @@ _CAPTION = (
     "mean; bar: its 95 % interval. Ticks: scripted players; the long one is the best, named at the right."
 )
 
-
 _OUTSIDE = " Players far from the policies are outside of the picture."
 
-
 _MARGIN = 0.06
-
 
 # Letters of a line of a row's title.
 _TITLE = 38
@@ -398,8 +388,3 @@ def _players(on: Axes, number: int, row: _Row, theme: Theme) -> None:
         reach, width = (0.36, 2.2) if best else (0.2, 1.4)
         colour = theme.ink if best else theme.lines[-1]
         on.vlines(gap, number - reach, number + reach, color=colour, linewidth=width)
-
-
-def section(data: ReportData) -> Section | None:
-    """Return the section; ``None`` if there is nothing to show."""
-    return beside_baselines(data.sweep_dirs, data.collected, data.groups)

@@ -36,19 +36,15 @@ def section(data: ReportData) -> Section | None:
 # Most columns of a picture whose values can be read.
 _COLUMNS = 8
 
-
 _ROW_IN = 0.42
 
-
 _INKS = ("#ffffff", "#14171c")
-
 
 _CAPTION = (
     "Rows: what policies were trained on; columns: what they were tested on; a frame: the same task. "
     "Each value is the interquartile mean over seeds, with its 95 % interval below. The colour is the "
     "place between the lowest and the highest value of its column."
 )
-
 
 _SCRIPTED = " Below the line: scripted players in as many episodes of the same seed."
 

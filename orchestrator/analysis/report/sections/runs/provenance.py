@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Column, Table
 from orchestrator.analysis.report.blocks import FoldedText, Section, Text
-from orchestrator.analysis.report.data import ReportData, Row
+from orchestrator.analysis.report.data import ReportData
+from orchestrator.analysis.run_table import RunRow
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
 
 # Most characters of a sweep's grid, and of all grids of a page.
 _MOST_GRID = 20_000
-
 
 _ALL_GRIDS = 200_000
 
@@ -38,7 +38,7 @@ def grids(sweep_dirs: Sequence[SweepDir]) -> Iterator[FoldedText]:
             yield FoldedText(f"Grid of {sweep_dir.name} (as submitted, number {number})", shown)
 
 
-def provenance_table(by_sweep: Mapping[str, Sequence[Row]]) -> Table | None:
+def provenance_table(by_sweep: Mapping[str, Sequence[RunRow]]) -> Table | None:
     """Return the table of facts: values of each sweep's finished runs, with their numbers of runs."""
     facts = {name: _facts(rows) for name, rows in by_sweep.items()}
     told = dict.fromkeys(fact for own in facts.values() for fact, values in own.items() if values)
@@ -51,7 +51,7 @@ def provenance_table(by_sweep: Mapping[str, Sequence[Row]]) -> Table | None:
     return Table("provenance", heads, rows, headed=True)
 
 
-def _facts(rows: Sequence[Row]) -> dict[str, Counter[str]]:
+def _facts(rows: Sequence[RunRow]) -> dict[str, Counter[str]]:
     finished = [row for row in rows if row["state"] in (RunState.DONE.value, RunState.STALE.value)]
     facts: dict[str, Counter[str]] = {name: Counter() for name, _ in _FACTS}
     for row in finished:
@@ -82,7 +82,6 @@ def _counted(values: Counter[str]) -> str:
 
 
 _MOST_FACTS = 40
-
 
 _FACTS = (
     ("host", "hostname"),

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.analysis import cells
-from orchestrator.analysis.report.data import Row
+from orchestrator.analysis.run_table import RunRow
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.hydra_text import NoSpellingError, hydra_text
 from orchestrator.core.types import RunState
@@ -20,22 +20,18 @@ from orchestrator.rundir.plain_files import open_plain
 # room for.
 _TAIL = 1200
 
-
 _ALL_TAILS = 250_000
-
 
 _ALL_ELSE = 350_000
 
-
 _MOST_KEYS = 30
-
 
 _NOT_OF_GRID = ("seed", "target")
 
 
 def run_details(
     sweep_dirs: Sequence[SweepDir],
-    rows: Sequence[Row],
+    rows: Sequence[RunRow],
     points: Mapping[tuple[str, str], Mapping[str, Any]],
 ) -> str:
     """Return the details of these rows as JSON, in their order. Safe inside a script element of a page.
@@ -64,7 +60,7 @@ def run_details(
     return cells.safe_json(_with_room(told, _order(rows)))
 
 
-def _order(rows: Sequence[Row]) -> list[int]:
+def _order(rows: Sequence[RunRow]) -> list[int]:
     """Return the places of runs without a result, then those of the others."""
     return sorted(range(len(rows)), key=lambda at: rows[at]["state"] == RunState.DONE.value)
 
@@ -83,7 +79,7 @@ def _size(value: Any) -> int:
     return len(cells.safe_json(value).encode())
 
 
-def _again(row: Row, point: Mapping[str, Any]) -> str:
+def _again(row: RunRow, point: Mapping[str, Any]) -> str:
     """Return the command that trains the run once more, beside the sweep; empty if Hydra cannot say it."""
     try:
         words = [
@@ -135,7 +131,7 @@ def _differing(found: Sequence[Mapping[str, str]]) -> list[list[tuple[str, str, 
     ]
 
 
-def _tails(rows: Sequence[Row], runs: Sequence[RunDir | None]) -> dict[int, str]:
+def _tails(rows: Sequence[RunRow], runs: Sequence[RunDir | None]) -> dict[int, str]:
     """Return the ends of logs by the row's place: of runs without a result first, until there is no room."""
     found: dict[int, str] = {}
     room = _ALL_TAILS

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Column, Table
 from orchestrator.analysis.report.blocks import Block, Details, Section, Text
-from orchestrator.analysis.report.data import ReportData, Row
+from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.sections.runs.run_details import run_details
-from orchestrator.analysis.run_table import GAP, TRAINING_LEVELS
+from orchestrator.analysis.run_table import GAP, TRAINING_LEVELS, RunRow
 from orchestrator.core.labels import short_keys, varying_keys
 from orchestrator.core.types import RunState
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
@@ -34,7 +34,7 @@ def section(data: ReportData) -> Section:
     return Section("runs", "Runs", blocks)
 
 
-def runs_table(rows: Sequence[Row], keys: Sequence[str], *, several: bool) -> Table:
+def runs_table(rows: Sequence[RunRow], keys: Sequence[str], *, several: bool) -> Table:
     """Return the table of runs; ``several`` adds a column for the sweep."""
     points = [{key: row[key] for key in keys if row[key] is not None} for row in rows]
     varying = varying_keys(points)
@@ -68,12 +68,12 @@ def runs_table(rows: Sequence[Row], keys: Sequence[str], *, several: bool) -> Ta
     return Table("runs", heads, tuple(told), states, most=len(told))
 
 
-def _numbers(rows: Sequence[Row], key: str) -> bool:
+def _numbers(rows: Sequence[RunRow], key: str) -> bool:
     values = [row[key] for row in rows if row[key] is not None]
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
-def _state(row: Row) -> str:
+def _state(row: RunRow) -> str:
     return str(row["state"]) + ("" if row["in_grid"] else ", outside the grid")
 
 
@@ -93,7 +93,6 @@ _RUN_NUMBERS = (
     ("peak memory (MiB)", "peak_memory_mb"),
     ("episodes", "training_episodes"),
 )
-
 
 # Left out of a table without values.
 _NOT_OF_ALL = ("training_episodes", "initial_return", TRAINING_LEVELS, GAP)

@@ -14,7 +14,8 @@ from orchestrator.analysis.groups.keys import SWEEP
 from orchestrator.analysis.groups.summary import hardware, machine
 from orchestrator.analysis.report.blocks import Block, Section, Text
 from orchestrator.analysis.report.comparison import comparison_blocks
-from orchestrator.analysis.report.data import ReportData, Row
+from orchestrator.analysis.report.data import ReportData
+from orchestrator.analysis.run_table import RunRow
 from orchestrator.core.formatting import listed
 
 
@@ -38,12 +39,12 @@ def section(data: ReportData) -> Section | None:
 _MOST_VALUES = 6
 
 
-def settings_table(by_sweep: Mapping[str, Sequence[Row]], keys: Sequence[str]) -> tuple[Table, str]:
+def settings_table(by_sweep: Mapping[str, Sequence[RunRow]], keys: Sequence[str]) -> tuple[Table, str]:
     """Compare the grid keys of the sweeps, and the trainer, code and hardware of their runs.
 
     Returns the table of settings that differ, and the others as text.
     """
-    facts: dict[str, Callable[[Row], Any]] = {
+    facts: dict[str, Callable[[RunRow], Any]] = {
         **{key: itemgetter(key) for key in keys},
         "trainer": itemgetter("trainer"),
         "code": itemgetter("code_id"),
