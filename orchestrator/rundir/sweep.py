@@ -68,7 +68,7 @@ from orchestrator.rundir.journal import (
 )
 from orchestrator.rundir.kinds import MALFORMED
 from orchestrator.rundir.ledger_entries import DamagedEntry, LedgerEntry, parse_entry
-from orchestrator.rundir.plain_files import open_to_write, read_text
+from orchestrator.rundir.plain_files import Version, open_to_write, read_text, version_of
 from orchestrator.rundir.run import RunDir
 from orchestrator.rundir.uploads import UploadLog
 from orchestrator.rundir.versions import SweepCopies, counting_run
@@ -104,6 +104,7 @@ class SweepDir:
         self.evaluations = EvaluationLog(self.path)
         self._descriptions = Descriptions(self.path)
         self._reader = JournalReader()
+        self._entries: dict[int, tuple[Version, LedgerEntry]] = {}
         self._index = IndexFile(self.index_path, lambda run_id: self.run(run_id).description())
         self._copies = SweepCopies(self.path, SweepDir)
         self._grids, self._ledger = self.path / GRIDS, self.path / LEDGER
@@ -217,11 +218,17 @@ class SweepDir:
     def _read_entry(self, number: int, strict: bool) -> LedgerEntry:
         path = self._entry(number)
         try:
+            version = version_of(os.stat(path))
+            known = self._entries.get(number)
+            if known is not None and known[0] == version:
+                return known[1]
             record = read_json(path)
             if type(record.get("format", 0)) is not int:
                 raise TypeError("a format is a number")
             require_known_format(record, path)
-            return parse_entry({name: record[name] for name in record if name not in _STAMP}, number)
+            entry = parse_entry({name: record[name] for name in record if name not in _STAMP}, number)
+            self._entries[number] = version, entry
+            return entry
         except FormatError as error:
             if strict:
                 raise

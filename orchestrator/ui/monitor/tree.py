@@ -14,7 +14,7 @@ from orchestrator.planning.ordering import sweep_eta
 from orchestrator.rundir import AttemptDir, Holder, IndexRow, SweepDir, lease_seconds, sweeps
 from orchestrator.rundir.copy_origin import read_copy
 from orchestrator.rundir.metrics import last_metrics
-from orchestrator.status.survey import Survey, survey
+from orchestrator.status.survey import RunStatus, Survey, survey
 from orchestrator.status.synced_copy import look_at_copy
 
 # Failed runs that are always among the rows.
@@ -66,7 +66,7 @@ class WatchedTree:
         if not searched:
             self._searching = chain.from_iterable(sweep.attempts() for sweep in found)
             searched = list(islice(self._searching, _SEARCHED))
-        return any(attempt.event_files() for attempt in searched)
+        return any(map(_has_events, searched))
 
 
 class WatchedSweep:
@@ -123,19 +123,35 @@ class WatchedSweep:
     def details(self, row: IndexRow) -> dict[str, Any]:
         """Return a run as `status --json` has it, with what its folder shows."""
         status = self.seen.statuses[row.run_id]
-        run = self._dir.run_to_read(row.run_id)
-        newest = range(status.attempt, max(status.attempt - _NEWEST, 0), -1)
-        checkpoints = (run.attempt(number).newest_checkpoint() for number in newest)
-        running = status.state is RunState.RUNNING
         return {
             **self.seen.record(row),
             "sweep": self._dir.name,
             "label": self._label(row.point),
             "why": status.why,
             "host": self._hosts.get(status.token or "", ""),
-            "checkpoint": next(filter(None, checkpoints), None),
-            "memory_mb": last_metrics(run.attempt(status.attempt).metrics).get(_MEMORY) if running else None,
+            **self._in_folder(status),
         }
+
+    def _in_folder(self, status: RunStatus) -> dict[str, Any]:
+        """Return what the run's folder shows; nothing of one that cannot be read."""
+        checkpoint = memory = None
+        try:
+            run = self._dir.run_to_read(status.run_id)
+            newest = range(status.attempt, max(status.attempt - _NEWEST, 0), -1)
+            checkpoints = (run.attempt(number).newest_checkpoint() for number in newest)
+            checkpoint = next(filter(None, checkpoints), None)
+            if status.state is RunState.RUNNING:
+                memory = last_metrics(run.attempt(status.attempt).metrics).get(_MEMORY)
+        except (OrchestrateError, OSError):
+            pass
+        return {"checkpoint": checkpoint, "memory_mb": memory}
+
+
+def _has_events(attempt: AttemptDir) -> bool:
+    try:
+        return bool(attempt.event_files())
+    except OSError:  # not to be read
+        return False
 
 
 def _may_live(holder: Holder) -> bool:

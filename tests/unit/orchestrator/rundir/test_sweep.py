@@ -149,6 +149,22 @@ def test_a_damaged_ledger_entry_stands_for_itself(sweep: SweepDir, spoiled: byte
     assert whole.runs == {RUN.run_id: 2}
 
 
+def test_a_ledger_entry_is_read_once_until_it_changes(sweep: SweepDir) -> None:
+    enter(sweep, "cancel", {"runs": {}})
+    enter(sweep, "retry", {"runs": {}})
+    path = sweep.path / "ledger" / "0001.json"
+    first, second = sweep.read_ledger()
+    assert all(one is other for one, other in zip(sweep.read_ledger(), (first, second), strict=True))
+    sweep.amend_ledger(replace(first, more={"note": "of my own"}))
+    amended, unchanged = sweep.read_ledger()
+    assert (amended.more, unchanged is second) == ({"note": "of my own"}, True)
+    path.rename(path.with_suffix(".away"))
+    path.write_bytes(b"")
+    assert isinstance(sweep.read_ledger()[0], DamagedEntry)
+    path.with_suffix(".away").rename(path)
+    assert sweep.read_ledger()[0] is amended
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -192,6 +192,32 @@ def test_a_sweep_that_cannot_be_read_takes_no_other_away(sweep: SweepDir) -> Non
     assert [bool(one["notes"]) for one in looked["sweeps"]] == [False, True]
 
 
+def test_a_run_s_folder_that_cannot_be_read_takes_no_other_run_away(sweep: SweepDir) -> None:
+    assert work(sweep, slots=2) == 0
+    one, two, three, *_ = sweep.run_ids()
+    (sweep.run(three).attempt(1).path / "events.out.tfevents.1").touch()
+    (sweep.run(two).attempt(1).path / "events.out.tfevents.1").touch()
+    sweep.run(one).path.chmod(0)
+    sweep.run(two).attempt(1).path.chmod(0o400)  # its names can be read, and nothing more
+    code = (
+        "from pathlib import Path; from orchestrator.ui.monitor.tree import WatchedTree; import json, sys;"
+        "tree = WatchedTree(Path(sys.argv[1])); rows = tree.look(0.0, 50)['rows'];"
+        "print(json.dumps([tree.has_events, {row['run_id']: row['checkpoint'] for row in rows}]))"
+    )
+    as_any_user = ["setpriv", "--bounding-set=-all"] if os.geteuid() == 0 else []
+    command = [*as_any_user, sys.executable, "-c", code, str(sweep.results)]
+    try:
+        has_events, seen = json.loads(
+            subprocess.run(command, capture_output=True, check=True, text=True).stdout
+        )
+    finally:
+        sweep.run(one).path.chmod(0o700)
+        sweep.run(two).attempt(1).path.chmod(0o700)
+    assert has_events
+    assert {run_id for run_id, checkpoint in seen.items() if not checkpoint} == {one, two}
+    assert len(seen) == 6
+
+
 def test_events_for_tensorboard_are_found_wherever_they_are(sweep: SweepDir) -> None:
     last = sweep.run_ids()[-1]
     journal(sweep, "0001-0001", *(Event(CLAIMED, NOW - 50, run_id, 1) for run_id in sweep.run_ids()))
