@@ -6,17 +6,14 @@ They mean what they mean in a grid, so a point has the same id either way.
 from __future__ import annotations
 
 import itertools
-import math
-import re
 from collections.abc import Iterable
-from typing import Any
 
+from orchestrator.config.grid.hydra_sweeps import SweepTextError, plain_value, points_of
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.secret_detection import WHERE_THEY_GO, secret_in
 from orchestrator.core.types import Run, Value
 
-_EXPONENT = re.compile(r"\d[eE][-+]?\d")
 _MOST_RUNS = 10_000
 _LONGEST = 200  # characters of a text that are shown
 _LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
@@ -54,7 +51,10 @@ def _read(spec: TrainerSpec, text: str) -> tuple[str, list[Value]]:
     if (why := spec.owned_because(key)) is not None:
         raise OrchestrateError(f"found {key}, which cannot be set: {why}", hint="leave it out")
     # Hydra's grammar has fewer keys than a grid takes for a program.
-    values = _values(f"key={given}" if equals and spec.runs_program else text)
+    try:
+        values = _values(f"key={given}" if equals and spec.runs_program else text)
+    except SweepTextError as error:
+        raise OrchestrateError(f"{bare}: {error}", hint=error.hint) from None
     for value in values:
         _check(key, value)
     return key, values
@@ -87,39 +87,11 @@ def _values(text: str) -> list[Value]:
             f"Hydra cannot read {text[:_LONGEST]!r}: {why[:_LONGEST]}",
             hint="text with anything special in it takes quotes: \"key='…'\"",
         ) from None
+    given = text.partition("=")[2]
     if not isinstance(found, Sweep | Glob):
-        return [_plain(found, text)]
+        return [plain_value(found, given)]
     if not isinstance(found, ChoiceSweep | RangeSweep) or found.shuffle:
         raise OrchestrateError(
             f"found {text!r}, expected one value, or several as in seed=0,1 or seed=range(3)"
         )
-    several = _range(found, text) if isinstance(found, RangeSweep) else list(found.list)
-    if not several:
-        raise OrchestrateError(
-            f"found {text!r}, which has no values", hint="range(start, stop) leaves stop out"
-        )
-    return [_plain(item, text) for item in several]
-
-
-def _range(found: Any, text: str) -> list[Value]:
-    start, stop, step = found.start, found.stop, found.step
-    if any(math.isnan(number) for number in (start, stop, step)):
-        raise OrchestrateError(f"found {text!r}, expected numbers in range(start, stop, step)")
-    if step and (stop - start) / step > _MOST_RUNS:
-        raise OrchestrateError(f"found {text!r}, expected at most {_MOST_RUNS:,} values")
-    return list(found.range()) if step else []
-
-
-def _plain(item: Any, text: str) -> Value:
-    """Turn Hydra's value into JSON's; whole numbers in exponent form are integers, as in a grid."""
-    from hydra.core.override_parser.types import QuotedString
-
-    if isinstance(item, QuotedString):
-        return item.text
-    if isinstance(item, list):
-        return [_plain(part, text) for part in item]
-    if isinstance(item, dict):
-        return {str(_plain(key, text)): _plain(part, text) for key, part in item.items()}
-    if isinstance(item, float) and item.is_integer() and _EXPONENT.search(text.partition("=")[2]):
-        return int(item)
-    return item
+    return points_of(found, given, _MOST_RUNS)

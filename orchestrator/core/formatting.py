@@ -52,10 +52,10 @@ def since(at: float | None, now: float) -> str:
     return f" since {moment(at, now)}" if at else ""
 
 
-def listed(names: Sequence[str], most: int) -> str:
+def listed(names: Sequence[str], most: int, separator: str = ", ") -> str:
     """Join the first ``most`` names, and count the rest."""
     left = len(names) - most
-    return ", ".join(names[:most]) + (f" and {left} more" if left > 0 else "")
+    return separator.join(names[:most]) + (f"{separator.strip(', ')} and {left} more" if left > 0 else "")
 
 
 def sparkline(values: Sequence[float], width: int) -> str:

@@ -20,7 +20,6 @@ from orchestrator.core.package_files import PACKAGE, data
 DISTRIBUTION = "orchestrate-rl"
 # The same versions everywhere: the tests run with these constraints.
 IN_A_CLONE = "pip install -c constraints.txt -e '.[{extra}]'"
-OF_A_WHEEL = "pip install -c constraints.txt '{wheel}[{extra}]'"
 
 
 def install_here(extra: str) -> str:

@@ -35,6 +35,7 @@ SHARED = (
     "config.file_kinds",
     "config.code.identity",
     "config.command",
+    "config.grid.hydra_sweeps",
     "config.grid.other_programs",
     "config.grid.resources",
     "config.placeholders",

@@ -19,6 +19,8 @@ _UNSUPPORTED = {
 }
 _CALL = re.compile(r"\s*([A-Za-z_]+)\s*\(.*", re.DOTALL)
 _QUOTES = ("'", '"')
+# A number that stays a float: 6e4 and 6.0e4 are integers everywhere in a grid, and 2.0 is none.
+_DECIMALS = re.compile(r"(?:\d\.\d*|\.\d+)(?![\d.eE])")
 # The most characters of a text or parser's message in an error.
 _LONGEST = 200
 
@@ -48,7 +50,7 @@ def sweep_values(text: str) -> list[Value] | None:
     """
     if text[:1] in _QUOTES and text[-1:] == text[:1] and len(text) > 1:
         quoted = _parsed(text).value()
-        return [_plain(quoted, text)] if not _is_sweep(quoted) else _values(quoted, text)
+        return [plain_value(quoted, text)] if not _is_sweep(quoted) else points_of(quoted, text)
     if not looks_like_sweep(text):
         return None
     call = _CALL.fullmatch(text)
@@ -59,7 +61,7 @@ def sweep_values(text: str) -> list[Value] | None:
             f"found {call[1]}(), expected one of: {', '.join(FUNCTIONS)}", f"did you mean {meant}?"
         )
     value = _parsed(text).value()
-    return _values(value, text) if _is_sweep(value) else None
+    return points_of(value, text) if _is_sweep(value) else None
 
 
 def _nearest_function(name: str) -> str | None:
@@ -96,24 +98,25 @@ def _is_sweep(value: Any) -> bool:
     return isinstance(value, Sweep | Glob)
 
 
-def _values(sweep: Any, text: str) -> list[Value]:
+def points_of(sweep: Any, text: str, most: int = MAX_POINTS) -> list[Value]:
+    """Return the values of Hydra's ``sweep``, parsed from ``text``. Raises :class:`SweepTextError`."""
     from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
 
     if isinstance(sweep, RangeSweep):
-        raw = _range(sweep, text)
+        raw = _range(sweep, text, most)
     elif isinstance(sweep, ChoiceSweep):
         raw = list(sweep.list)
     else:
         raise SweepTextError(
             f"found {_short(text)}, which is not a list of points", "write a list or a range()"
         )
-    values = [_plain(item, text) for item in raw]
+    values = [plain_value(item, text) for item in raw]
     if sweep.shuffle:
         random.Random(text).shuffle(values)
     return values
 
 
-def _range(sweep: Any, text: str) -> list[Value]:
+def _range(sweep: Any, text: str, most: int) -> list[Value]:
     start, stop, step = sweep.start, sweep.stop, sweep.step
     if any(math.isnan(number) for number in (start, stop, step)):
         raise SweepTextError(f"found {_short(text)}, expected numbers in range(start, stop, step)")
@@ -121,22 +124,26 @@ def _range(sweep: Any, text: str) -> list[Value]:
         raise SweepTextError(
             f"found {_short(text)}, which has no values", "range(start, stop, step) leaves stop out"
         )
-    if (stop - start) / step > MAX_POINTS:
-        raise SweepTextError(f"found {_short(text)}, expected at most {MAX_POINTS:,} values")
+    if (stop - start) / step > most:
+        raise SweepTextError(f"found {_short(text)}, expected at most {most:,} values")
     return list(sweep.range())
 
 
-def _plain(item: Any, text: str) -> Value:
+def plain_value(item: Any, text: str) -> Value:
+    """Return a value that Hydra parsed from ``text`` as JSON has it, numbers as elsewhere in a grid.
+
+    Raises :class:`SweepTextError` for an integer beyond 64 bits.
+    """
     from hydra.core.override_parser.types import QuotedString
 
     if isinstance(item, QuotedString):
         return item.text
     if isinstance(item, list):
-        return [_plain(part, text) for part in item]
+        return [plain_value(part, text) for part in item]
     if isinstance(item, dict):
-        return {str(_plain(key, text)): _plain(part, text) for key, part in item.items()}
-    if isinstance(item, float) and item.is_integer() and "." not in text:
-        item = int(item)  # 6e4 is an integer everywhere in a grid
+        return {str(plain_value(key, text)): plain_value(part, text) for key, part in item.items()}
+    if isinstance(item, float) and item.is_integer() and not _DECIMALS.search(text) and abs(item) < LARGEST:
+        return int(item)
     if isinstance(item, int) and not -LARGEST <= item < LARGEST:
         raise SweepTextError(f"found {_short(text)}, with an integer beyond 64 bits")
     return item

@@ -28,6 +28,7 @@ from orchestrator.analysis.groups.improvement import Improvement
 from orchestrator.analysis.groups.variants import names
 from orchestrator.analysis.report.drawing.vector import Vector, inline, vector
 from orchestrator.analysis.statistics.bootstrap import Estimate
+from orchestrator.core import formatting
 
 _T = TypeVar("_T")
 _Grouped = TypeVar("_Grouped", Curve, Final)
@@ -198,8 +199,7 @@ def compact(value: float, _: object = None) -> str:
 
 def listed(words: Sequence[str], most: int = 12) -> str:
     """Join the first words for an alternative text, and count the rest."""
-    left = len(words) - most
-    return "; ".join(words[:most]) + (f"; and {left} more" if left > 0 else "")
+    return formatting.listed(words, most, "; ")
 
 
 def about(title: str) -> str:

@@ -32,6 +32,11 @@ def by_grid(text: str) -> list[Run]:
         (["experiment.max_n_frames=6e4"], "base: {experiment.max_n_frames: 60_000}"),
         (["experiment.max_n_frames=3_000_000"], "base: {experiment.max_n_frames: 3.0e6}"),
         (["model.num_cells=[64,6e1]", "threads=2"], "base: {model.num_cells: [64, 60], threads: 2}"),
+        (["experiment.lr=1e-3,2.0"], "matrix: {experiment.lr: [1.0e-3, 2.0]}"),
+        (["experiment.lr=choice(1e-3, 2.0)"], "matrix: {experiment.lr: 'choice(1e-3, 2.0)'}"),
+        (["experiment.max_n_frames=choice(6.0e4, 12e4)"],
+         "matrix: {experiment.max_n_frames: 'choice(6.0e4, 12e4)'}"),
+        (["experiment.max_n_frames=6.0e4,1e300"], "matrix: {experiment.max_n_frames: [6.0e4, 1e300]}"),
         (["experiment.max_n_iters=null", "experiment.evaluation=false"],
          "base: {experiment.max_n_iters: null, experiment.evaluation: false}"),
         (["model@critic_model=layers/gnn", "task=vmas/navigation"],
@@ -94,6 +99,7 @@ def test_any_value_is_read_as_what_it_was_written_for(value: Any) -> None:
         ("seed=range(0, nan)", "expected numbers in range"),
         ("seed=range(1e300)", "expected at most 10,000 values"),
         ("seed=" + "9" * 4400, "Hydra cannot read"),
+        ("experiment.x=1,99999999999999999999", "with an integer beyond 64 bits"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_a_run_is_refused(override: str, message: str) -> None:

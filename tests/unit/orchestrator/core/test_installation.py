@@ -126,10 +126,8 @@ def test_every_line_that_installs_us_names_the_constraints() -> None:
 def test_the_pages_have_the_form_of_the_hints() -> None:
     for page in ("install.md", "laptop.md"):
         assert IN_A_CLONE.format(extra="train") in (ROOT / "docs" / page).read_text()
-    wheel = installation.OF_A_WHEEL.format(
-        wheel=f"orchestrate_rl-{__version__}-py3-none-any.whl", extra="train"
-    )
-    assert wheel in (ROOT / "docs" / "install.md").read_text()
+    wheel = f"orchestrate_rl-{__version__}-py3-none-any.whl"
+    assert f"pip install -c constraints.txt '{wheel}[train]'" in (ROOT / "docs" / "install.md").read_text()
 
 
 def test_here_the_clone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
