@@ -52,9 +52,9 @@ from orchestrator.config.trainers import TrainerSpec, get_trainer
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
 from orchestrator.core.types import PluginSource, Reason, RunState
 from orchestrator.planning.throughput.measure import throughput
-from orchestrator.rundir import AttemptDir, Claim, Lease, LedgerEntry, SweepDir, check_writable, tidy_finished
-from orchestrator.rundir.ledger_entries import CancelEntry, RetryEntry
+from orchestrator.rundir import AttemptDir, Claim, Lease, SweepDir, check_writable, tidy_finished
 from orchestrator.rundir.plain_files import open_descriptor
+from orchestrator.rundir.run_state import decisions_in
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 # Seconds between attempts to publish a complete training while its file server fails.
@@ -162,13 +162,8 @@ def _was_cancelled(launch: Launch) -> bool:
     other.
     """
     new = launch.sweep.read_ledger(after=launch.ledger_read, strict=False)
-    return any(_takes_away(entry, launch.run_id) for entry in new)
-
-
-def _takes_away(entry: LedgerEntry, run_id: str) -> bool:
-    if isinstance(entry, RetryEntry):
-        return entry.needs_another_job and run_id in entry.runs
-    return isinstance(entry, CancelEntry) and run_id in entry.runs
+    decided = decisions_in(new).of(launch.run_id)
+    return decided.cancelled or decided.elsewhere > 0
 
 
 def _train(launch: Launch, context: RunContext, spec: TrainerSpec) -> End:

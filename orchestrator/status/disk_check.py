@@ -12,7 +12,7 @@ from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import RunDir, SweepDir, tidy_finished
 from orchestrator.rundir.kinds import reason
 from orchestrator.rundir.ledger_entries import EndedEntry, FailedAttempt, FoundEntry, FoundResult, LostEntry
-from orchestrator.rundir.run_state import decisions_in
+from orchestrator.rundir.run_state import Ends, decisions_in
 from orchestrator.status.survey import RunStatus, Survey, failed_by
 
 
@@ -29,6 +29,16 @@ class RunEvidence:
     def outcome(self) -> RunState | None:
         """The newest attempt's outcome, if its end is on record."""
         return None if self.end is None else RunState(self.end["outcome"])
+
+    @property
+    def ends(self) -> Ends:
+        """The newest attempt's outcome by its number."""
+        return {self.attempt: self.outcome} if self.attempt else {}
+
+    @property
+    def ended(self) -> int:
+        """The newest attempt with an end on record, if not an earlier one; a copy's attempts do not count."""
+        return self.attempt if self.end is not None else max(0, self.attempt - 1)
 
 
 def inspect(sweep_dir: SweepDir, run_ids: Iterable[str]) -> dict[str, RunEvidence]:
@@ -101,14 +111,11 @@ def put_on_record(seen: Survey, found: Mapping[str, RunEvidence], sweep_dir: Swe
     decisions = decisions_in(sweep_dir.read_ledger())
     for run_id, evidence in found.items():
         status, decided = seen.statuses[run_id], decisions.of(run_id)
-        finished = evidence.outcome is RunState.DONE and evidence.attempt > max(
-            decided.lost, decided.forgiven
-        )
         if evidence.result is not None and status.state not in (RunState.DONE, RunState.CANCELLED):
             there[run_id] = FoundResult.of(evidence.result, status.attempt)
         elif evidence.result is None and evidence.damage is None and status.state is RunState.DONE:
-            gone[run_id] = status.attempt
-        elif finished and status.state is not RunState.CANCELLED:
+            gone[run_id] = status.attempt if decided.found is None else min(status.attempt, evidence.ended)
+        elif status.state is not RunState.CANCELLED and decided.finished(evidence.ends) is not None:
             gone[run_id] = evidence.attempt
         elif _unrecorded_failure(status, evidence):
             failed[run_id] = _ledger_record(evidence)

@@ -148,3 +148,15 @@ def test_a_run_taken_out_of_the_sweep_as_it_is_claimed_is_not_begun(
     (attempt,) = sweep.run(run.run_id).attempts()
     assert (attempt.end() or {})["message"] == "cancelled as it began"
     assert not run_process._was_cancelled(replace(launch, ledger_read=1)), "the worker had read it"
+
+
+def test_a_run_cancelled_and_retried_since_the_last_look_is_begun(results: Path) -> None:
+    run = command_run(["true"])
+    sweep = make_sweep(results, [run])
+    launch = run_process.Launch(sweep, run.run_id, "0001-0001", Slot(0, (0,)), -1, None)
+    enter(sweep, "cancel", {"runs": {run.run_id: 0}})
+    enter(sweep, "retry", {"runs": {run.run_id: 0}})
+    assert not run_process._was_cancelled(launch)
+    enter(sweep, "retry", {"runs": {run.run_id: 0}, "why": "another machine"})
+    enter(sweep, "retry", {"runs": {run.run_id: 0}})
+    assert run_process._was_cancelled(launch), "it waits for another job"
