@@ -282,9 +282,10 @@ def why_left(sweep_dir: SweepDir, seen: Survey) -> WhyLeft:
     """Return the words of a worker that was stopped, or of a job that ended before its worker."""
     if not seen.left:
         return WhyLeft()
+    # Not the survey's: a worker may have written its exit after they were read, before its end was noticed.
     logs = {log.token: log for log in sweep_dir.read_journals()}
     tokens: dict[str, str] = {}
-    for _, job in jobs_of(sweep_dir.read_ledger()):
+    for _, job in jobs_of(seen.ledger):
         tokens |= dict.fromkeys(job.run_ids, job.token)
     for run_id in seen.left:
         token = tokens.get(run_id, "")

@@ -5,21 +5,19 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from orchestrator.rundir import SweepDir
 from orchestrator.rundir.ledger_entries import jobs_of
 from orchestrator.status.cost import job_state, worked
 from orchestrator.status.ledger import job_ids
 from orchestrator.status.survey import Survey
 
 
-def job_facts(sweep_dir: SweepDir, seen: Survey) -> dict[str, dict[str, Any]]:
+def job_facts(seen: Survey) -> dict[str, dict[str, Any]]:
     """Jobs that ever began or that a backend was asked about, by token.
 
     Each with the backend's id, its state and wording, the runs, and the seconds of its work.
     """
-    ledger, logs = sweep_dir.read_ledger(), {log.token: log for log in sweep_dir.read_journals()}
-    ids, runs = job_ids(ledger), {job.token: job.run_ids for _, job in jobs_of(ledger)}
-    times = worked(seen, logs.values(), time.time())
+    ids, runs = job_ids(seen.ledger), {job.token: job.run_ids for _, job in jobs_of(seen.ledger)}
+    times, logs = worked(seen, seen.logs, time.time()), {log.token: log for log in seen.logs}
     return {
         token: {
             "id": ids.get(token),

@@ -91,7 +91,8 @@ class Survey:
     died with their job. ``jobs``: backends' answers about jobs that had not left, by token. ``bad_machines``:
     machines to avoid, with the attempts that failed on each, by run. ``elsewhere``: runs queued for another
     tree that was not queried. ``targets``: each job's target, by token. ``notes``: unavailable information,
-    and what a person has to do, for users. ``damaged``: skipped files, in at most one line.
+    and what a person has to do, for users. ``damaged``: skipped files, in at most one line. ``ledger`` and
+    ``logs``: what the states follow from.
     """
 
     rows: Sequence[IndexRow]
@@ -105,6 +106,8 @@ class Survey:
     targets: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     working: frozenset[str] = frozenset()
+    ledger: Sequence[LedgerEntry] = field(default=(), repr=False)
+    logs: Sequence[WorkerLog] = field(default=(), repr=False)
 
     def counts(self) -> dict[RunState, int]:
         """Count runs of the latest grid by state, in the order of :class:`RunState`."""
@@ -188,10 +191,18 @@ def survey(
         statuses[run_id] = _unless_refused(status, attempts.get(run_id, {}))
     _apply_queue(statuses, ledger, decisions, live, jobs)
     _apply_early_ends(statuses, ledger, logs, jobs)
-    bad_machines = failing_machines(rows, logs, now)
-    damaged, working = unreadable_files(ledger, logs), live & working_tokens(living, jobs)
-    targets = targets_of(ledger)
-    return Survey(rows, statuses, live, damaged, bad_machines, jobs, targets=targets, working=working)
+    return Survey(
+        rows,
+        statuses,
+        live,
+        unreadable_files(ledger, logs),
+        failing_machines(rows, logs, now),
+        jobs,
+        targets=targets_of(ledger),
+        working=live & working_tokens(living, jobs),
+        ledger=ledger,
+        logs=logs,
+    )
 
 
 def _status(run_id: str, decided: Decided, attempts: Attempts) -> RunStatus:

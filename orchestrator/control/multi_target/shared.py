@@ -62,24 +62,24 @@ class SharedTargets:
         runs = [run for run in to_do(self.sweep, seen) if run.run_id not in self.skipped]
         if self.wish.canary:
             runs, _ = canaries(runs, self.sweep.runs, seen)
-        runs = in_turns(self._own(runs), self.sweep.runs, seen)
+        runs = in_turns(self._own(runs, seen), self.sweep.runs, seen)
         runs.sort(key=lambda run: seen.statuses[run.run_id].attempt == 0)
         return [run.run_id for run in runs]
 
-    def _own(self, runs: Sequence[Run]) -> list[Run]:
+    def _own(self, runs: Sequence[Run], seen: Survey) -> list[Run]:
         """Leave out the runs that trees behind ssh have."""
-        given = elsewhere(self.sweep_dir)
+        given = elsewhere(seen)
         return [run for run in runs if run.run_id not in given]
 
     def second_chances(self, seen: Survey) -> list[AttemptsEntry]:
         """Return the failed runs to train again; trees behind ssh arrange their own."""
-        sweep = replace(self.sweep, runs=tuple(self._own(self.sweep.runs)))
+        sweep = replace(self.sweep, runs=tuple(self._own(self.sweep.runs, seen)))
         own = [target.capacity for target in self._targets if not target.own_tree]
         return [entry for capacity in own for entry in second_chances(sweep, seen, capacity)]
 
     def waits_for_lost(self, seen: Survey) -> bool:
         """Whether workers that cannot be reached may still have runs."""
-        given = elsewhere(self.sweep_dir)
+        given = elsewhere(seen)
         proofs = [run not in given and proved_ended(self.sweep_dir.run(run)) for run in seen.unknown]
         return bool(proofs) and not any(proofs)
 

@@ -23,6 +23,7 @@ from orchestrator.planning.distribute import TargetLoad, places_of
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.ledger_entries import AssignedEntry, RetryEntry, jobs_of
 from orchestrator.status.ledger import job_ids
+from orchestrator.status.ownership import assigned
 from orchestrator.status.survey import RunStatus, Survey
 
 _AT_WORK = (RunState.RUNNING, RunState.STALLED, RunState.UNKNOWN)
@@ -88,9 +89,8 @@ class LocalTarget:
 
     def _waited(self, seen: Survey) -> dict[str, float]:
         """Seconds since each of its queued jobs was submitted, or came back to the queue, by token."""
-        since = {job.token: entry.time for entry, job in jobs_of(self._shared.sweep_dir.read_ledger())}
-        logs = self._shared.sweep_dir.read_journals()
-        since |= {log.token: log.events[-1].time for log in logs if log.events}
+        since = {job.token: entry.time for entry, job in jobs_of(seen.ledger)}
+        since |= {log.token: log.events[-1].time for log in seen.logs if log.events}
         own = [token for token in seen.live - seen.working if seen.targets.get(token) == self.name]
         queued = [one for one in own if one in seen.jobs and seen.jobs[one].state is JobState.QUEUED]
         return {token: max(0.0, time.time() - since[token]) for token in queued}
@@ -234,6 +234,6 @@ def _ids(statuses: Sequence[RunStatus]) -> tuple[str, ...]:
     return tuple(one.run_id for one in statuses)
 
 
-def elsewhere(sweep_dir: SweepDir) -> Collection[str]:
+def elsewhere(seen: Survey) -> Collection[str]:
     """Ids of runs that trees behind ssh have."""
-    return {run_id for one in assigned_of(sweep_dir) for run_id in one.run_ids}
+    return {run_id for one in assigned(seen.ledger) for run_id in one.run_ids}

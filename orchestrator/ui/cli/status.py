@@ -185,7 +185,7 @@ def _as_json(sweep_dir: SweepDir, seen: Survey) -> dict[str, object]:
         **about,
         "counts": counts,
         "runs": [*map(seen.record, seen.rows)],
-        "jobs": job_facts(sweep_dir, seen),
+        "jobs": job_facts(seen),
         **notes,
         **up,
     }

@@ -390,7 +390,7 @@ def test_jobs_of_another_tree_cost_by_its_journals_and_the_profile_here(
 
     told = fleet.present(there)
     runs = [status.to_json() for status in told.statuses.values()]
-    heard = note(here, place, {"runs": runs, "jobs": job_facts(there, told)})
+    heard = note(here, place, {"runs": runs, "jobs": job_facts(told)})
     seen = sight(here, overlaid(poll_sweep(here), one, heard), history, tree.price, NOON + 7200)
     assert [(row.token, row.target, row.seconds, str(row.cost)) for row in seen.jobs] == [
         (f"jz/{job.token}", "jz", 1800, "$1.50")
