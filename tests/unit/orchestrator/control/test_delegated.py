@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from orchestrator.backends.local import LocalBackend
 from orchestrator.control.remote.delegated import Assignment, Decision, _take_share, release, require_home
-from orchestrator.control.submit import plan_sweep, submit_sweep
+from orchestrator.control.submit import cancel_runs, plan_sweep, retry_runs, submit_sweep
 from orchestrator.core.errors import FormatError, OrchestrateError
 from orchestrator.core.records import plain
 from orchestrator.core.types import RunState, Sweep
@@ -120,3 +121,21 @@ def test_a_submission_that_is_being_checked_finds_its_runs_requested_back(result
     assert not submit_sweep(sweep, folder, LocalBackend()).plan.jobs
     _take_share(assignment(5, *ids), folder)
     assert set(plan_sweep(sweep, folder, capacity).plan.run_ids) == set(ids), "assigned once more"
+
+
+@pytest.mark.parametrize("decide", [cancel_runs, retry_runs])
+def test_no_later_decision_comes_between_the_check_of_one_and_its_entry(
+    results: Path, decide: Callable[..., list[str]]
+) -> None:
+    sweep, alone = make_sweep(results, [command_run(["true"])]), list[bool]()
+
+    def check() -> None:
+        with sweep.lock_if_free() as free:
+            alone.append(not free)
+        raise OrchestrateError("a later one came first")
+
+    ids = tuple(row.run_id for row in sweep.read_index())
+    with pytest.raises(OrchestrateError, match="a later one came first"):
+        decide(sweep, ids, check)
+    assert alone == [True]
+    assert not sweep.read_ledger()
