@@ -27,7 +27,7 @@ from jobs.cloud.delivery import Courier, Delivery
 from jobs.cloud.store import open_store
 from jobs.training.processes.process_tree import die_with_parent
 from jobs.training.records import provenance
-from jobs.worker.assignment import find_job, pool_of, submission_of
+from jobs.worker.assignment import find_job, pool_of
 from jobs.worker.scheduler_job import MAILBOX_VARIABLE, VARIABLES
 from jobs.worker.signals import STOP_SIGNALS
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
@@ -37,7 +37,7 @@ from orchestrator.rundir import Event, SweepDir
 from orchestrator.rundir.handover import Handover, JobFiles, WorkerEnd
 from orchestrator.rundir.holder import JOB_VARIABLE
 from orchestrator.rundir.journal import CLAIMED, ENDED
-from orchestrator.rundir.ledger_entries import obtained_prices
+from orchestrator.rundir.ledger_entries import SubmissionEntry, obtained_prices
 from orchestrator.rundir.plain_files import open_to_write, read_plain
 from orchestrator.rundir.synced import require_own
 
@@ -143,9 +143,16 @@ class Instance:
     """One job on an instance, from the start of its worker to the end of the hold."""
 
     def __init__(
-        self, sweep: SweepDir, job: Job, hold: float, courier: Courier | None, secrets: Sequence[str]
+        self,
+        sweep: SweepDir,
+        submission: SubmissionEntry,
+        job: Job,
+        hold: float,
+        courier: Courier | None,
+        secrets: Sequence[str],
     ) -> None:
         self._sweep, self._job, self._hold, self._courier = sweep, job, hold, courier
+        self._submission = submission
         self._secrets = secrets
         self._handover = Handover(sweep, job.token)
         self._signals: list[int] = []
@@ -163,7 +170,7 @@ class Instance:
 
     def _paid_until(self) -> float:
         """Return until when the job's share of the budget pays for the wait for its results."""
-        allowance, submission = self._job.allowance, submission_of(self._sweep, self._job)
+        allowance, submission = self._job.allowance, self._submission
         if allowance is None:
             return math.inf
         price = obtained_prices(self._sweep.read_ledger(strict=False)).get(self._job.token)
@@ -325,14 +332,16 @@ def serve(asked: argparse.Namespace) -> int:
     """Run the job of this token; return the worker's exit code."""
     sweep = SweepDir.existing(asked.results.absolute(), asked.sweep)
     require_own(sweep)
-    job = find_job(sweep, asked.token)
+    submission, job = find_job(sweep, asked.token)
     courier = None
     if asked.store is not None:
         store = open_store(asked.store)
-        delivery = Delivery(store, sweep.results, JobFiles(sweep, job.token), list(pool_of(sweep, job)), say)
+        delivery = Delivery(
+            store, sweep.results, JobFiles(sweep, job.token), list(pool_of(submission, job)), say
+        )
         courier = Courier(delivery, store, say)
     try:
-        return Instance(sweep, job, asked.hold, courier, asked.secrets).run()
+        return Instance(sweep, submission, job, asked.hold, courier, asked.secrets).run()
     finally:
         if courier is not None:
             courier.stop()

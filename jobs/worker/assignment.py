@@ -18,7 +18,6 @@ from orchestrator.rundir.ledger_entries import (
     SubmissionEntry,
     jobs_of,
     obtained_prices,
-    submissions,
 )
 from orchestrator.rundir.run_state import Decided, RunDecisions, state_of
 
@@ -197,17 +196,16 @@ def _cause(end: Mapping[str, Any] | None) -> tuple[Reason | None, str]:
     """Return reason and message of an end; without one on record the worker died, too."""
     if end is None:
         return Reason.KILLED, "its worker died with it"
-    known = End.from_json(dict(end))
+    known = End.from_json(end)
     return known.reason, known.message
 
 
-def find_job(sweep: SweepDir, token: str) -> Job:
-    """Return the job of that token, as it was submitted."""
+def find_job(sweep: SweepDir, token: str) -> tuple[SubmissionEntry, Job]:
+    """Return the job of that token, as it was submitted, with its submission."""
     ledger = sweep.read_ledger()
-    for entry in reversed(submissions(ledger)):
-        for job in entry.jobs:
-            if job.token == token:
-                return job
+    for submission, job in jobs_of(ledger):
+        if job.token == token:
+            return submission, job
     damaged = "".join(f"; {entry.problem}" for entry in ledger if isinstance(entry, DamagedEntry))
     raise OrchestrateError(
         f"no submission of sweep {sweep.name!r} in {sweep.results} has a job {token!r}{damaged}",
@@ -215,28 +213,28 @@ def find_job(sweep: SweepDir, token: str) -> Job:
     )
 
 
-def pool_of(sweep: SweepDir, job: Job) -> dict[str, Size]:
+def pool_of(submission: SubmissionEntry, job: Job) -> dict[str, Size]:
     """Return the runs that a job may take, with their sizes: its own, then if it steals those of later jobs.
 
     Jobs of one submission share their runs if the largest of these need the same resources.
     """
     if not job.steals:
         return {run_id: job.size_of(run_id) for run_id in job.run_ids}
-    jobs = submission_of(sweep, job).jobs
-    alike = [one for one in jobs if one.steals and one.resources == job.resources]
+    alike = [one for one in submission.jobs if one.steals and one.resources == job.resources]
     place = [one.token for one in alike].index(job.token)
     in_turn = [*alike[place:], *alike[:place]]
     return {run_id: one.size_of(run_id) for one in in_turn for run_id in one.run_ids}
 
 
-def without_work(sweep: SweepDir, job: Job, waiting: Container[str]) -> list[str]:
+def without_work(
+    sweep: SweepDir, submission: SubmissionEntry, job: Job, waiting: Container[str]
+) -> list[str]:
     """Return scheduler ids of jobs that would begin although all their own runs are over.
 
     Those are the later jobs of this one's chain, and requeued jobs with runs that others finished meanwhile;
     this job too, if its scheduler lost sight of it. ``waiting``: scheduler ids of single elements in the
     queue.
     """
-    submission = submission_of(sweep, job)
     decisions = Decisions(sweep, submission.number)
     decisions.refresh()
     assignment = Assignment(sweep, (), decisions)
@@ -252,12 +250,6 @@ def without_work(sweep: SweepDir, job: Job, waiting: Container[str]) -> list[str
     return found
 
 
-def array_mates(sweep: SweepDir, job: Job) -> list[str]:
+def array_mates(submission: SubmissionEntry, job: Job) -> list[str]:
     """Return the tokens of the jobs in the same array."""
-    tokens = [one.token for one in submission_of(sweep, job).jobs]
-    return [token for token in tokens if array_of(token) == array_of(job.token)]
-
-
-def submission_of(sweep: SweepDir, job: Job) -> SubmissionEntry:
-    """Return the ledger entry that submitted the job."""
-    return next(entry for entry, one in jobs_of(sweep.read_ledger()) if one.token == job.token)
+    return [one.token for one in submission.jobs if array_of(one.token) == array_of(job.token)]

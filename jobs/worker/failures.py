@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from jobs.training.context import BadConfigError, InterruptedRun
 from jobs.training.processes.log_reason import reason_in
@@ -19,6 +19,7 @@ from jobs.training.processes.ranks import RankError
 from jobs.training.records.error_chain import error_chain
 from jobs.worker.scheduler_job import SchedulerJob
 from orchestrator.core.errors import DamagedFileError, FileServerError, StorageError
+from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import AttemptDir, Row
 from orchestrator.rundir.file_server import is_server_error, mentions_server_error
@@ -71,28 +72,12 @@ class End:
 
     def to_json(self) -> dict[str, Any]:
         """Return the end record."""
-        return {
-            "outcome": self.outcome.value,
-            "reason": self.reason and self.reason.value,
-            "message": self.message,
-            "frames": self.frames,
-            "checkpointed": self.checkpointed,
-            "time": time.time(),
-            **({} if self.counts is None else {"counts": self.counts}),
-        }
+        return {**plain(self), "time": time.time()}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> End:
-        """Read an end record."""
-        reason = data.get("reason")
-        return cls(
-            RunState(data["outcome"]),
-            Reason(reason) if reason else None,
-            data.get("message", ""),
-            data.get("frames"),
-            data.get("checkpointed"),
-            data.get("counts"),
-        )
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read an end record. Raises ``ValueError``."""
+        return parse(cls, data)
 
 
 class ProgramFailed(Exception):

@@ -28,7 +28,6 @@ from jobs.worker.assignment import (
     array_mates,
     find_job,
     pool_of,
-    submission_of,
     without_work,
 )
 from jobs.worker.budget_share import BudgetShare
@@ -63,9 +62,15 @@ _NO_ATTEMPT = 0
 class Worker:
     """One job at work."""
 
-    def __init__(self, sweep: SweepDir, job: Job, journal: Journal, scheduler_job: SchedulerJob) -> None:
+    def __init__(
+        self,
+        sweep: SweepDir,
+        submission: SubmissionEntry,
+        job: Job,
+        journal: Journal,
+        scheduler_job: SchedulerJob,
+    ) -> None:
         self._sweep, self._job, self._journal, self._scheduler_job = sweep, job, journal, scheduler_job
-        submission = submission_of(sweep, job)
         self._cost = submission.cost
         self._budget = BudgetShare(job.allowance, _used(job, submission, journal))
         self._reservations = CoreReservations()
@@ -73,7 +78,7 @@ class Worker:
         self._agents = Agents(job.resources.nodes - 1)
         self._children: dict[int, RunHandle] = {}
         self._decisions = Decisions(sweep, submission.number)
-        self._sizes = pool_of(sweep, job)
+        self._sizes = pool_of(submission, job)
         self._assignment = Assignment(sweep, self._sizes, self._decisions)
         self._preloaded: set[str] = set()
         self._commit = provenance.commit()
@@ -310,7 +315,7 @@ class Worker:
         return End(RunState.INTERRUPTED, reason, cause, child.frames)
 
     def _ended(self, run_id: str, attempt: int, end: End, *, cancelled: bool = False) -> None:
-        data = {key: value for key, value in end.to_json().items() if key != "time"}
+        data: dict[str, object] = plain(end)
         if end.outcome is RunState.DONE:
             data |= self._result_data(run_id)
         elif cancelled:
@@ -372,7 +377,7 @@ def work(results: Path, name: str, token: str) -> int:
     """Take the job's token and work through its runs; return 0 if another worker has the token."""
     sweep = SweepDir.existing(results, name)
     require_own(sweep)
-    job = find_job(sweep, token)
+    submission, job = find_job(sweep, token)
     scheduler_job = SchedulerJob.current()
     adopt_orphans()
     started = Event(
@@ -386,14 +391,14 @@ def work(results: Path, name: str, token: str) -> int:
         _say(f"job {token} of sweep {name!r} was taken by another worker: nothing to do here")
         return 0
     scheduler_job.begin()
-    worker = Worker(sweep, job, journal, scheduler_job)
+    worker = Worker(sweep, submission, job, journal, scheduler_job)
     code, left = worker.run(), worker.exit
     if left.found_nothing_more and scheduler_job.job_id is not None:
-        mates = array_mates(sweep, job)
+        mates = array_mates(submission, job)
         begun = sweep.begun(mates) if job.steals else set(mates)
         unbegun = [one for one in mates if one not in begun]
         shared = job.steals or len(mates) == 1  # else there may be thousands that end, each for itself
-        useless = without_work(sweep, job, scheduler_job.requeued() if shared else ())
+        useless = without_work(sweep, submission, job, scheduler_job.requeued() if shared else ())
         scheduler_job.dismiss([*scheduler_job.mates(unbegun), *useless])
     if left.may_submit_rest:
         submit_remaining(sweep, token, scheduler_job, wanted=left.wants_more)

@@ -646,7 +646,7 @@ def test_results_are_waited_for_as_long_as_the_share_pays(
     priced(sweep, hours_ago=0)
     (entry,) = submissions(sweep.read_ledger())
     for allowance, waits in ((None, math.inf), (9 * HOUR, HOUR), (900.0, 100.0)):
-        instance = on_instance.Instance(sweep, replace(job, allowance=allowance), HOUR, None, ())
+        instance = on_instance.Instance(sweep, entry, replace(job, allowance=allowance), HOUR, None, ())
         paid = instance._paid_until() - entry.time - (allowance or 0.0)
         assert paid == pytest.approx(waits, abs=1)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobs.worker import scheduler_job, worker
+from jobs.worker.assignment import find_job
 from jobs.worker.run_handle import RunHandle
 from jobs.worker.scheduler_job import SchedulerJob, SlurmJob
 from jobs.worker.shutdown import Shutdown
@@ -36,11 +37,11 @@ def run(sweep: SweepDir) -> RunDir:
 
 @pytest.fixture
 def at_work(sweep: SweepDir) -> Iterator[Worker]:
-    job = submit(sweep)
+    submission, job = find_job(sweep, submit(sweep).token)
     started = Event(STARTED, time.time(), data={"holder": plain(Holder.current())})
     journal = sweep.take_token(job.token, started)
     assert journal is not None
-    worker = Worker(sweep, job, journal, SchedulerJob())
+    worker = Worker(sweep, submission, job, journal, SchedulerJob())
     yield worker
     for reservation in worker._reservations.held:
         reservation.close()
