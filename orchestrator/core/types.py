@@ -15,7 +15,8 @@ from msgspec import Meta
 # The type of a parsed grid value: JSON's values.
 Value = Any
 # Tables hold integers of 64 bits.
-Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+INT64_MAX = (1 << 63) - 1
+Int64 = Annotated[int, Meta(ge=-INT64_MAX, le=INT64_MAX)]
 
 
 class RunState(enum.Enum):

@@ -29,10 +29,6 @@ _FREE_SPACE = "free space or choose another folder with --results DIR, then run 
 _COPY = "copy the tree with cp -r to a folder that can be written, and name it with --results DIR"
 _HINTS = dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), _COPY)
 
-
-# Beginning of an error about storage; workers also give it as their reason to exit.
-
-
 # Answers to a link on FAT, on SMB, and on some file systems in user space.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 

@@ -14,13 +14,13 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import msgspec
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.records import parse
-from orchestrator.core.types import Reason, RunState
+from orchestrator.core.types import Int64, Reason, RunState
 from orchestrator.rundir.atomic import dump_json, storage_errors, write_atomic, write_exclusive
 from orchestrator.rundir.file_server import persist
 from orchestrator.rundir.holder import Holder
@@ -43,7 +43,6 @@ EXITED = "exited"  # the worker left
 
 # Bytes at the end of a journal that contain the last line of an exited worker.
 _LAST_WORDS = 1 << 14
-_MOST_ATTEMPTS = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ class Event(msgspec.Struct, frozen=True, rename={"run_id": "run"}):
     kind: str
     time: float
     run_id: str | None = None
-    attempt: Annotated[int, msgspec.Meta(ge=-_MOST_ATTEMPTS, le=_MOST_ATTEMPTS)] | None = None
+    attempt: Int64 | None = None
     data: Mapping[str, Any] = {}
     up: float | None = None
 

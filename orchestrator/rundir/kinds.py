@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.core.types import Reason
+from orchestrator.core.types import INT64_MAX, Reason
 
 # What reading malformed content can raise.
 MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
 
-_BEYOND = 1 << 63
 _REASONS = {reason.value: reason for reason in Reason}
 
 
@@ -25,9 +24,9 @@ def reason(value: Any) -> Reason | None:
 
 def number(value: Any) -> float | None:
     """Return a number; ``None`` for anything else, also for an integer beyond 64 bits."""
-    return value if type(value) is float or (type(value) is int and abs(value) < _BEYOND) else None
+    return value if type(value) is float or (type(value) is int and abs(value) <= INT64_MAX) else None
 
 
 def whole(value: Any) -> int | None:
     """Return an integer of 64 bits; ``None`` for anything else."""
-    return value if type(value) is int and abs(value) < _BEYOND else None
+    return value if type(value) is int and abs(value) <= INT64_MAX else None

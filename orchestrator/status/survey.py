@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 from orchestrator.core.records import parse, plain
@@ -237,7 +237,7 @@ def _explained(status: RunStatus, decided: Decided, end: RunState | None) -> Run
             return replace(RunStatus(status.run_id), attempt=status.attempt, forgiven=status.forgiven)
         return replace(status, reason=None, message=None)
     if status.state is RunState.DONE and decided.found is not None:
-        return replace(status, reason=None, message=None, **vars(decided.found))
+        return replace(status, reason=None, message=None, **asdict(decided.found))
     failed = decided.failed
     if status.state is RunState.FAILED and failed is not None and failed.attempt == status.attempt:
         return failed_by(status, failed)
@@ -287,7 +287,8 @@ def _apply_queue(
 ) -> None:
     """Mark unfinished runs of live jobs as queued there.
 
-    A job skips runs that were retried after its submission, and does not return to them.
+    Runs retried after its submission are not: its worker may have passed them before the retry, and looks at
+    each once.
     """
     assigned: dict[str, str] = {}
     for entry, job in jobs_of(ledger):

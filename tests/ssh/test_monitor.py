@@ -220,7 +220,7 @@ def test_a_link_that_is_cut_comes_back_at_the_same_address(server: Server, board
         server.stop()
         lost = until(monitor, "a word about the link", problem=True)
         assert isinstance(lost.problem, UnreachableError)
-        assert lost.look is not None
+        assert lost.snapshot is not None
         wait_for(lambda: not first & set(on_cluster(server)), what="the end of what the cut link had there")
         assert not answers(before.url)
         server.start()
@@ -250,7 +250,7 @@ def test_where_a_login_is_refused_it_waits_for_somebody_s(server: Server, sweep:
         server.cut()
         refused = until(monitor, "a word about the link", problem=True)
         wait_for(lambda: "login refused" in str(monitor.seen().problem), what="the refusal")
-        assert refused.look is not None
+        assert refused.snapshot is not None
         keys.write_text(allowed)
         Host(ALIAS).connect()
         until(monitor, "the link", problem=False)

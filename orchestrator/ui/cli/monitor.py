@@ -94,12 +94,12 @@ def _follow_in_lines(target: str, watching: Monitor) -> None:
     told: dict[str, str] = {}
     while True:
         seen = watching.seen()
-        assert seen.look is not None
+        assert seen.snapshot is not None
         link = f"{wording.link_line(seen, time.time())[0]}: {seen.problem}" if seen.problem else "answers"
         now = {target: link}
-        if seen.look.board is not None:
-            now["TensorBoard"] = wording.board_line(seen.look.board, seen.url)[0]
-        for sweep in seen.look.sweeps:
+        if seen.snapshot.board is not None:
+            now["TensorBoard"] = wording.board_line(seen.snapshot.board, seen.url)[0]
+        for sweep in seen.snapshot.sweeps:
             now[sweep.name] = "  ".join(f"{count} {state.value}" for state, count in sweep.counts.items())
         for name, line in now.items():
             if told.get(name) != line:
@@ -116,31 +116,31 @@ def screen(target: str, seen: ConnectionState, height: int, width: int) -> Group
 
     from orchestrator.ui.monitor import wording
 
-    look = seen.look
-    assert look is not None
+    snapshot = seen.snapshot
+    assert snapshot is not None
     link, level = wording.link_line(seen, time.time())
     title = Text.assemble(
-        (target, "bold"), "  ", (link, _style(level)), (f"  {look.host}:{look.tree}", "dim")
+        (target, "bold"), "  ", (link, _style(level)), (f"  {snapshot.host}:{snapshot.tree}", "dim")
     )
-    head, sweeps = _head(look, seen), _sweep_lines(look)
-    reasons = [Text(line, style="red") for line in wording.failures(look.runs)[:_MOST_REASONS]]
+    head, sweeps = _head(snapshot, seen), _sweep_lines(snapshot)
+    reasons = [Text(line, style="red") for line in wording.failures(snapshot.runs)[:_MOST_REASONS]]
     for one in (title, *sweeps, *reasons):
         one.no_wrap, one.overflow = True, "ellipsis"
     parts: list[Any] = [title, head, Text(), *sweeps]
     used = len(parts) + head.row_count + len(reasons)
-    rows = look.runs[: max(_LEAST_ROWS, height - used)]
+    rows = snapshot.runs[: max(_LEAST_ROWS, height - used)]
     if rows:
         old = "dim" if seen.problem is not None else ""
-        parts.append(Styled(_runs(rows, look, wide=width >= _WIDE), old))
+        parts.append(Styled(_runs(rows, snapshot, wide=width >= _WIDE), old))
     return Group(*parts, *reasons)
 
 
-def _sweep_lines(look: MonitorSnapshot) -> list[Text]:
+def _sweep_lines(snapshot: MonitorSnapshot) -> list[Text]:
     from rich.text import Text
 
     from orchestrator.ui.monitor import wording
 
-    sweeps = wording.in_order(look.sweeps)
+    sweeps = wording.in_order(snapshot.sweeps)
     lines = [
         Text.assemble((sweep.name, "bold"), "  ", wording.sweep_line(sweep))
         for sweep in sweeps[:_MOST_SWEEPS]
@@ -150,7 +150,7 @@ def _sweep_lines(look: MonitorSnapshot) -> list[Text]:
     return lines or [Text("no sweep here yet", style="dim")]
 
 
-def _head(look: MonitorSnapshot, seen: ConnectionState) -> Table:
+def _head(snapshot: MonitorSnapshot, seen: ConnectionState) -> Table:
     """The machine's facts, one per line."""
     from rich.table import Table
     from rich.text import Text
@@ -166,20 +166,20 @@ def _head(look: MonitorSnapshot, seen: ConnectionState) -> Table:
 
     if seen.problem is not None:
         add("link", str(seen.problem), wording.Level.CLOSE)
-    elif look.board is not None:
-        add("TensorBoard", *wording.board_line(look.board, seen.url))
-    add("machine", wording.machine_line(look.machine))
-    if (warning := wording.elsewhere(look)) is not None:
+    elif snapshot.board is not None:
+        add("TensorBoard", *wording.board_line(snapshot.board, seen.url))
+    add("machine", wording.machine_line(snapshot.machine))
+    if (warning := wording.elsewhere(snapshot)) is not None:
         add("", warning, wording.Level.CLOSE)
-    for gpu in look.machine.gpus[:_MOST_GPUS]:
+    for gpu in snapshot.machine.gpus[:_MOST_GPUS]:
         add(f"gpu {gpu.index}", wording.gpu_line(gpu))
-    if len(look.machine.gpus) > _MOST_GPUS:
-        add("", f"… and {len(look.machine.gpus) - _MOST_GPUS} GPUs more")
-    add("disk", *wording.disk_line(look.machine.disk))
+    if len(snapshot.machine.gpus) > _MOST_GPUS:
+        add("", f"… and {len(snapshot.machine.gpus) - _MOST_GPUS} GPUs more")
+    add("disk", *wording.disk_line(snapshot.machine.disk))
     return table
 
 
-def _runs(runs: tuple[MonitoredRun, ...], look: MonitorSnapshot, *, wide: bool) -> Table:
+def _runs(runs: tuple[MonitoredRun, ...], snapshot: MonitorSnapshot, *, wide: bool) -> Table:
     from rich.markup import escape
     from rich.table import Table
     from rich.text import Text
@@ -209,7 +209,7 @@ def _runs(runs: tuple[MonitoredRun, ...], look: MonitorSnapshot, *, wide: bool) 
             number(run.end_to_end_fps),
             duration(run.eta),
             *((number(run.value),) if wide else ()),
-            wording.checkpoint(run, look.time, short=not wide),
+            wording.checkpoint(run, snapshot.time, short=not wide),
             *((memory, escape(run.host)) if wide else ()),
         )
     return table
@@ -220,9 +220,9 @@ def _style(level: Level) -> str:
 
 
 def _as_json(seen: ConnectionState) -> dict[str, Any]:
-    look = asdict(seen.look) if seen.look is not None else {}
-    for sweep in look.get("sweeps", ()):
+    snapshot = asdict(seen.snapshot) if seen.snapshot is not None else {}
+    for sweep in snapshot.get("sweeps", ()):
         sweep["counts"] = {state.value: count for state, count in sweep["counts"].items()}
-    for run in look.get("runs", ()):
+    for run in snapshot.get("runs", ()):
         run["state"] = run["state"].value
-    return look
+    return snapshot

@@ -24,7 +24,7 @@ from orchestrator.core.package_files import PACKAGE
 from orchestrator.core.ssh import Host, failure
 from orchestrator.ui.monitor.port_forward import PortForward
 from orchestrator.ui.monitor.remote_program import NOT_INSTALLED, PROBE, command_there, not_installed
-from orchestrator.ui.monitor.snapshot import DamagedSnapshotError, MonitorSnapshot, parse_look
+from orchestrator.ui.monitor.snapshot import DamagedSnapshotError, MonitorSnapshot, parse_snapshot
 
 # Seconds between looks.
 INTERVAL_S = 3.0
@@ -49,7 +49,7 @@ class ConnectionState:
     ``problem``: why there is nothing newer; ``url``: where TensorBoard is reached from here.
     """
 
-    look: MonitorSnapshot | None = None
+    snapshot: MonitorSnapshot | None = None
     heard: float = 0.0
     problem: OrchestrateError | None = None
     url: str | None = None
@@ -82,7 +82,7 @@ class Monitor:
         self._thread.start()
         try:
             self._first.wait()
-            if self._seen.look is None:
+            if self._seen.snapshot is None:
                 assert self._seen.problem is not None
                 raise self._seen.problem
         except BaseException:
@@ -130,7 +130,7 @@ class Monitor:
                 self._seen = replace(self._seen, problem=error)
             if self._relay is not None:
                 self._relay.lead_to(None)
-            if self._seen.look is None:
+            if self._seen.snapshot is None:
                 self._first.set()
                 return
             tries = 0 if self._seen.heard > heard else tries + 1
@@ -186,18 +186,18 @@ class Monitor:
             raise DamagedSnapshotError("an answer that is not JSON") from error
         if isinstance(answer, dict):
             require_known_format(answer, f"{self._place.text}: the answer of the program there")
-        look = parse_look(answer)
-        self._seen = ConnectionState(look, time.time(), None, self._url(look))
+        snapshot = parse_snapshot(answer)
+        self._seen = ConnectionState(snapshot, time.time(), None, self._url(snapshot))
         self._first.set()
-        return look
+        return snapshot
 
-    def _url(self, look: MonitorSnapshot) -> str | None:
-        if look.board is None or look.board.port is None:
+    def _url(self, snapshot: MonitorSnapshot) -> str | None:
+        if snapshot.board is None or snapshot.board.port is None:
             return None
         if self._host is None:
-            return f"http://127.0.0.1:{look.board.port}/"
+            return f"http://127.0.0.1:{snapshot.board.port}/"
         self._relay = self._relay or PortForward(self._host)
-        self._relay.lead_to(look.board.port)
+        self._relay.lead_to(snapshot.board.port)
         return f"http://127.0.0.1:{self._relay.port}/"
 
     def _tree(self) -> str:

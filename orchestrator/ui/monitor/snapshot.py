@@ -126,7 +126,7 @@ class MonitorSnapshot:
     board: TensorBoardState | None
 
 
-def parse_look(answer: Any) -> MonitorSnapshot:
+def parse_snapshot(answer: Any) -> MonitorSnapshot:
     """Parse a probe's answer. Raises :class:`DamagedSnapshotError`."""
     try:
         return MonitorSnapshot(

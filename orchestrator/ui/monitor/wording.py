@@ -64,10 +64,10 @@ def machine_line(machine: MachineLoad) -> str:
     return "  ".join(parts) or "reports nothing about itself"
 
 
-def elsewhere(look: MonitorSnapshot) -> str | None:
+def elsewhere(snapshot: MonitorSnapshot) -> str | None:
     """Return a warning if runs are on other machines than the figures shown."""
     hosts = sorted(
-        {run.host for run in look.runs if run.state is RunState.RUNNING and run.host} - {look.host}
+        {run.host for run in snapshot.runs if run.state is RunState.RUNNING and run.host} - {snapshot.host}
     )
     if not hosts:
         return None

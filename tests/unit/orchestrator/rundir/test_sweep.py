@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
 import os
 import time
@@ -155,7 +156,7 @@ def test_a_ledger_entry_is_read_once_until_it_changes(sweep: SweepDir) -> None:
     path = sweep.path / "ledger" / "0001.json"
     first, second = sweep.read_ledger()
     assert all(one is other for one, other in zip(sweep.read_ledger(), (first, second), strict=True))
-    sweep.amend_ledger(replace(first, more={"note": "of my own"}))
+    sweep.amend_ledger(dataclasses.replace(first, more={"note": "of my own"}))
     amended, unchanged = sweep.read_ledger()
     assert (amended.more, unchanged is second) == ({"note": "of my own"}, True)
     path.rename(path.with_suffix(".away"))

@@ -193,6 +193,13 @@ def test_a_result_found_on_disk_counts() -> None:
     assert (status.state, status.frames, status.value) == (RunState.DONE, 100, 2.0)
 
 
+def test_of_a_result_found_on_disk_no_other_attempt_s_figures_are_shown() -> None:
+    ledger = [submission(), ledger_entry(2, "found", {"runs": {RUN: {"attempt": 3}}})]
+    progress = Event(PROGRESS, 6.0, RUN, 1, {"frames": 60, "return": 0.5})
+    status = state_of(ledger, [started(CLAIM, progress)], alive=False)
+    assert (status.attempt, status.frames, status.value) == (3, None, None)
+
+
 def test_skips_last_as_long_as_the_latest_submission_says() -> None:
     skipping = submission(skipped={RUN: "no GPU"})
     status = state_of([skipping], [])

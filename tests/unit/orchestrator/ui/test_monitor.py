@@ -39,8 +39,8 @@ from orchestrator.ui.monitor.snapshot import (
     Quota,
     TensorBoardState,
     parse_gpus,
-    parse_look,
     parse_quota,
+    parse_snapshot,
 )
 from orchestrator.ui.monitor.tree import WatchedTree
 from orchestrator.ui.monitor.wording import Level
@@ -254,12 +254,12 @@ def ask(process: subprocess.Popen[bytes]) -> Any:
 
 def test_a_probe_answers_until_nobody_asks(sweep: SweepDir) -> None:
     with probe(sweep.results) as process:
-        look = parse_look(ask(process))
-        assert [one.name for one in look.sweeps] == [sweep.name]
-        assert look.machine.cpu is not None
-        assert 0 <= look.machine.cpu <= 100
-        assert look.machine.disk.total > look.machine.disk.free > 0
-        assert parse_look(ask(process)).time > look.time
+        snapshot = parse_snapshot(ask(process))
+        assert [one.name for one in snapshot.sweeps] == [sweep.name]
+        assert snapshot.machine.cpu is not None
+        assert 0 <= snapshot.machine.cpu <= 100
+        assert snapshot.machine.disk.total > snapshot.machine.disk.free > 0
+        assert parse_snapshot(ask(process)).time > snapshot.time
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(120) == 0
@@ -444,11 +444,11 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_runs_on_other_machines_are_said_to_be_there(answer: Any) -> None:
-    look = parse_look(answer)
-    (run,) = look.runs
+    snapshot = parse_snapshot(answer)
+    (run,) = snapshot.runs
     assert (run.state, run.host, run.frames, run.eta) == (RunState.STALLED, "node7", 10, None)
-    assert wording.elsewhere(look) is None
-    busy = replace(look, runs=(replace(run, state=RunState.RUNNING, eta=9.0),))
+    assert wording.elsewhere(snapshot) is None
+    busy = replace(snapshot, runs=(replace(run, state=RunState.RUNNING, eta=9.0),))
     assert wording.elsewhere(busy) == "its own figures: runs are on node7"
     assert wording.elsewhere(replace(busy, host="node7")) is None
     assert wording.frames(run) == "10% of 100"
@@ -480,26 +480,31 @@ def test_whatever_comes_is_refused_or_can_be_shown(answer: Any, data: st.DataObj
         except (KeyError, IndexError, TypeError):
             continue  # what was there was replaced before
     try:
-        look = parse_look(changed)
+        snapshot = parse_snapshot(changed)
     except DamagedSnapshotError:
         return
-    assert all(line.isprintable() for line in shown(look))
+    assert all(line.isprintable() for line in shown(snapshot))
 
 
-def shown(look: MonitorSnapshot) -> list[str]:
+def shown(snapshot: MonitorSnapshot) -> list[str]:
     lines = [
-        look.host,
-        look.tree,
-        wording.machine_line(look.machine),
-        wording.disk_line(look.machine.disk)[0],
+        snapshot.host,
+        snapshot.tree,
+        wording.machine_line(snapshot.machine),
+        wording.disk_line(snapshot.machine.disk)[0],
     ]
-    lines += [wording.sweep_line(sweep) + sweep.name for sweep in look.sweeps]
+    lines += [wording.sweep_line(sweep) + sweep.name for sweep in snapshot.sweeps]
     lines += [
-        run.run_id + run.label + run.why + run.host + wording.frames(run) + wording.checkpoint(run, look.time)
-        for run in look.runs
+        run.run_id
+        + run.label
+        + run.why
+        + run.host
+        + wording.frames(run)
+        + wording.checkpoint(run, snapshot.time)
+        for run in snapshot.runs
     ]
-    lines += [wording.gpu_line(gpu) for gpu in look.machine.gpus]
-    lines += [wording.board_line(look.board, None)[0]] if look.board else []
+    lines += [wording.gpu_line(gpu) for gpu in snapshot.machine.gpus]
+    lines += [wording.board_line(snapshot.board, None)[0]] if snapshot.board else []
     return lines
 
 
@@ -508,8 +513,8 @@ def test_no_character_reaches_a_terminal_that_it_would_obey(answer: Any) -> None
     changed["host"] = "\x1b]0;title\x07host\u202e"
     changed["rows"][0]["label"] = "\x1b[2Jvalue other\n=x"
     changed["rows"][0]["why"] = "\x9b31mred"
-    look = parse_look(changed)
-    assert all(line.isprintable() for line in shown(look))
+    snapshot = parse_snapshot(changed)
+    assert all(line.isprintable() for line in shown(snapshot))
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (160, 50)])
@@ -517,15 +522,15 @@ def test_no_character_reaches_a_terminal_that_it_would_obey(answer: Any) -> None
 def test_a_screen_is_never_larger_than_the_terminal(
     answer: Any, width: int, height: int, problem: UnreachableError | None
 ) -> None:
-    look = parse_look(answer)
-    (run,) = look.runs
+    snapshot = parse_snapshot(answer)
+    (run,) = snapshot.runs
     failed = replace(run, state=RunState.FAILED, why="code error: " + 200 * "y")
     many = (*(replace(run, label="lr=0.001 " * 20) for _ in range(60)), failed)
-    look = replace(
-        look, runs=many, sweeps=look.sweeps * 9, tree="/long" * 40, board=TensorBoardState("absent")
+    snapshot = replace(
+        snapshot, runs=many, sweeps=snapshot.sweeps * 9, tree="/long" * 40, board=TensorBoardState("absent")
     )
     console = Console(width=width, file=io.StringIO())
-    console.print(screen("cluster", ConnectionState(look, NOW, problem), height, width))
+    console.print(screen("cluster", ConnectionState(snapshot, NOW, problem), height, width))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert len(lines) == height
     assert max(map(len, lines)) <= width
@@ -537,4 +542,4 @@ def test_a_screen_is_never_larger_than_the_terminal(
 def test_with_a_port_a_board_serves(answer: Any) -> None:
     for port in (None, 0, 70000, "80", True):
         with pytest.raises(DamagedSnapshotError):
-            parse_look({**answer, "tensorboard": {"state": "serving", "port": port}})
+            parse_snapshot({**answer, "tensorboard": {"state": "serving", "port": port}})
