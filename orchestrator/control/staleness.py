@@ -14,7 +14,7 @@ from orchestrator.config.file_kinds import is_source
 from orchestrator.config.program.identity import ProgramFiles, ProjectFiles, project_files
 from orchestrator.config.trainers import TrainerSpec, get_trainer, is_installed
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
-from orchestrator.core.formatting import plain
+from orchestrator.core.formatting import printable
 from orchestrator.core.types import RunState, array_of
 from orchestrator.rundir import CodeDir, IndexRow, SweepDir
 from orchestrator.rundir.copy_origin import read_copy
@@ -101,8 +101,8 @@ def _why_stale(row: IndexRow, status: RunStatus, today: ProjectFiles, kept: _Kep
 def _named(names: list[str], was: ProgramFiles, now: ProgramFiles) -> str:
     def what(name: str) -> str:
         if name not in now.files:
-            return f"{plain(name)} is gone"
-        return f"{plain(name)} {'changed' if name in was.files else 'is new'}"
+            return f"{printable(name)} is gone"
+        return f"{printable(name)} {'changed' if name in was.files else 'is new'}"
 
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return ", ".join(map(what, names[:_MOST_NAMED])) + more + _way_out(names, was)

@@ -75,7 +75,7 @@ def amount(size: int) -> str:
     return f"{size} B" if unit == "B" else f"{value:.3g} {unit}"
 
 
-def plain(text: str) -> str:
+def printable(text: str) -> str:
     """Return the text on one line with control characters escaped, so that no terminal interprets them."""
     if text.isprintable():
         return text

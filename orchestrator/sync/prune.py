@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.core.errors import HostError, OrchestrateError
-from orchestrator.core.formatting import plain
+from orchestrator.core.formatting import printable
 from orchestrator.rundir import RunDir
 from orchestrator.rundir.absent_files import MARK, mark_absent, read_absent
 from orchestrator.rundir.plain_files import same_content
@@ -163,6 +163,6 @@ def _delete(found: Dispensable) -> None:
             (line for line in answer.errors.splitlines() if line.strip()), f"rm ended with {answer.code}"
         )
         raise HostError(
-            f"{source.text}: not everything could be deleted ({plain(line)})",
+            f"{source.text}: not everything could be deleted ({printable(line)})",
             hint="the remaining files do no harm; check their permissions, then delete them by hand",
         )

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from orchestrator.core.errors import HostError, OrchestrateError, StorageError, UnreachableError
-from orchestrator.core.formatting import plain
+from orchestrator.core.formatting import printable
 from orchestrator.core.ssh import failure
 from orchestrator.rundir.synced import PARTIAL, is_plain
 from orchestrator.sync.source import Source, zero_terminated
@@ -228,8 +228,8 @@ def stamp_of(path: Path | str) -> str | None:
 
 
 def brief(text: str) -> str:
-    """Return text from a source with :func:`plain` characters and limited length."""
-    text, half = plain(text), _LONGEST_SHOWN // 2
+    """Return text from a source with :func:`printable` characters and limited length."""
+    text, half = printable(text), _LONGEST_SHOWN // 2
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:half]}…{text[-half:]}"
 
 

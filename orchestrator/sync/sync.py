@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from orchestrator.config.code.snapshot import is_whole
 from orchestrator.core.errors import DamagedFileError, StorageError
-from orchestrator.core.formatting import count, listed, plain
+from orchestrator.core.formatting import count, listed, printable
 from orchestrator.core.free_space import no_space_error, on_one_disk
 from orchestrator.core.s3 import Address
 from orchestrator.rundir import CodeDir
@@ -61,7 +61,7 @@ def sync(
     for one in sweeps:
         reports.append(_count_sweep(one, reports) if dry else _sync_sweep(one, screen))
     if refused := [*refused, *tree.refused]:
-        names = ", ".join(map(plain, sorted(refused)[:5]))
+        names = ", ".join(map(printable, sorted(refused)[:5]))
         reports[0].notes.append(f"not fetched (no sweep, run or plain file): {names}")
     _name_failed(source, reports)
     if source.mirror is not None and dry:
@@ -84,7 +84,7 @@ def _name_failed(source: Source, reports: Iterable[SyncReport]) -> None:
 def _failed(address: Address, name: str, why: str) -> str:
     """Describe an unreadable object, its effect, and the fix."""
     stays = "; its run is not updated here" if f"/{RUNS}/" in name else ""
-    key = shlex.quote(plain(address.prefix + name))
+    key = shlex.quote(printable(address.prefix + name))
     command = f"aws s3api head-object --bucket {address.bucket} --key {key}"
     return f"{address.text}/{brief(name)}: {why}{stays}. Sync again; if that does not help, see: {command}"
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.bulk_read import read_all
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
-from orchestrator.core.formatting import plain
+from orchestrator.core.formatting import printable
 from orchestrator.core.types import Job, Run
 from orchestrator.planning.throughput.model import RunKind, TrainingPlace, kind_of, length_of
 from orchestrator.rundir import IndexRow, SweepDir
@@ -127,7 +127,7 @@ def _jobs(sweep_dir: SweepDir) -> dict[str, _Submitted]:
     found = {}
     for entry, job in jobs_of(sweep_dir.read_ledger()):
         try:
-            machine = plain(str(entry.cost.machine)) if entry.cost.machine else None
+            machine = printable(str(entry.cost.machine)) if entry.cost.machine else None
             found[job.token] = _Submitted(job, entry.time, machine)
         except (KeyError, TypeError, ValueError):
             continue  # written by another version: its runs count without their target
@@ -188,8 +188,8 @@ def _run_of(trainer: str, row: IndexRow) -> Run:
 
 
 def _place(host: Mapping[str, Any], submitted: _Submitted | None) -> TrainingPlace:
-    cpu = plain(str(host["cpu_model"])) if host["cpu_model"] else None
-    gpu = plain(str(host["gpu_model"])) if host["gpu_model"] else ""
+    cpu = printable(str(host["cpu_model"])) if host["cpu_model"] else None
+    gpu = printable(str(host["gpu_model"])) if host["gpu_model"] else ""
     if submitted is None:
         return TrainingPlace(None, cpu, gpu)
     job = submitted.job

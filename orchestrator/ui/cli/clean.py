@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.core.errors import OrchestrateError
-from orchestrator.core.formatting import amount, count, plain
+from orchestrator.core.formatting import amount, count, printable
 from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen, print_json, print_problems_there
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _print(found: Sequence[Surplus], results: Path, how: str | None) -> None:
         typer.echo(f"kept, unless named with --drop: {told}")
     left = [text for one in found for text in one.left]
     for text in left[:_NAMED]:
-        typer.echo(f"left as it is: {plain(text)}", err=True)
+        typer.echo(f"left as it is: {printable(text)}", err=True)
     if len(left) > _NAMED:
         typer.echo(f"left as they are: {len(left) - _NAMED} more, listed with --json", err=True)
 

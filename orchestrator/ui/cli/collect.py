@@ -247,13 +247,14 @@ def print_comparison(compared: KeyComparison) -> None:
 
 def _named_keys(compared: KeyComparison) -> dict[str, list[str]]:
     """Return for the label of each combination its keys that differ, each with its value."""
-    from orchestrator.core.formatting import plain
+    from orchestrator.core.formatting import printable
     from orchestrator.core.labels import key_columns
 
     found = compared.combinations
     keys = key_columns([one.point for one in found]) if len(found) > 1 else []
     named = (
-        [f"{key.name}={plain(key.values[at])}" for key in keys if key.values[at]] for at in range(len(found))
+        [f"{key.name}={printable(key.values[at])}" for key in keys if key.values[at]]
+        for at in range(len(found))
     )
     return {one.label: parts for one, parts in zip(found, named, strict=True) if parts}
 

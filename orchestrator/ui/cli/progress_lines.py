@@ -7,7 +7,7 @@ import time
 
 import typer
 
-from orchestrator.core.formatting import amount, duration, plain
+from orchestrator.core.formatting import amount, duration, printable
 
 
 class ProgressLines:
@@ -50,7 +50,7 @@ class ProgressLines:
             with self._lock:
                 line = self._line(time.monotonic())
             if line:
-                typer.echo(plain(line))
+                typer.echo(printable(line))
 
     def _line(self, now: float) -> str:
         if self._step:

@@ -157,7 +157,7 @@ def _watch(found: list[SweepDir], exchange: bool) -> None:
 
 def _as_of(sweep_dir: SweepDir) -> str:
     """Of what a copy is one, and since when; empty for a sweep of this tree's own."""
-    from orchestrator.core.formatting import moment, plain
+    from orchestrator.core.formatting import moment, printable
     from orchestrator.rundir.copy_origin import read_copy
 
     if read_copy(sweep_dir.path) is None:
@@ -165,7 +165,8 @@ def _as_of(sweep_dir: SweepDir) -> str:
     copies = filter(None, (read_copy(one.path) for one in (sweep_dir, *sweep_dir.copies())))
     now = time.time()
     origins = (
-        f"as of {moment(copy.time, now) or 'an unfinished sync'} from {plain(copy.source)}" for copy in copies
+        f"as of {moment(copy.time, now) or 'an unfinished sync'} from {printable(copy.source)}"
+        for copy in copies
     )
     return f"{sweep_dir.name}: {'; '.join(origins)}"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.core.errors import NotFoundError, OrchestrateError, UnreachableError
-from orchestrator.core.formatting import count, plain
+from orchestrator.core.formatting import count, printable
 from orchestrator.ui.cli.common import RESULTS, amount, chosen
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def _prune(source: Source, dest: Path, wish: SyncOptions, yes: bool) -> None:
     def agreed(found: Dispensable) -> bool:
         files, runs = count(found.count, "file"), count(len(found.files), "finished run")
         what = f"{files} ({amount(found.size)}) of {runs}"
-        where = plain(f"{source.text}/{found.sync.listed.name}")
+        where = printable(f"{source.text}/{found.sync.listed.name}")
         return yes or typer.confirm(f"delete {what} in {where}? They are here, checked just now")
 
     done = prune(source, dest, wish, agreed)

@@ -7,7 +7,7 @@ from typing import Self
 
 import typer
 
-from orchestrator.core.formatting import amount, count, plain
+from orchestrator.core.formatting import amount, count, printable
 from orchestrator.sync.request import SyncProgress, SyncReport
 from orchestrator.ui.cli.progress_lines import ProgressLines
 
@@ -61,7 +61,7 @@ class SyncScreen(SyncProgress):
             typer.echo(f"{sweep}: {count(files, 'file')}, {amount(size)} to come")
         if files:
             self._pulse.expect(sweep, size)
-            self._task = self._bar.add_task(plain(sweep), total=size)
+            self._task = self._bar.add_task(printable(sweep), total=size)
 
     def came(self, size: int) -> None:
         self._pulse.came(size)
@@ -71,15 +71,15 @@ class SyncScreen(SyncProgress):
     def begin(self, what: str) -> None:
         self._pulse.begin(what)
         if self._live and not self._bar.tasks:
-            self._task = self._bar.add_task(plain(what), total=None)
+            self._task = self._bar.add_task(printable(what), total=None)
         elif self._live and self._bar.tasks[-1].total is None:
-            self._bar.update(self._task, description=plain(what))
+            self._bar.update(self._task, description=printable(what))
 
     def say(self, text: str) -> None:
         if self._live:
-            self._bar.console.print(plain(text), markup=False)
+            self._bar.console.print(printable(text), markup=False)
         else:
-            typer.echo(plain(text))
+            typer.echo(printable(text))
 
 
 def report(brought: SyncReport, dry_run: bool) -> None:
@@ -94,9 +94,9 @@ def report(brought: SyncReport, dry_run: bool) -> None:
         runs = f"{count(brought.runs, 'run')} {'is' if brought.runs == 1 else 'are'}"
         typer.echo(f"{brought.sweep}: {came}{new}; {brought.finished} of {runs} finished there")
     for note in _some(brought.notes):
-        typer.echo(f"  {plain(note)}")
+        typer.echo(f"  {printable(note)}")
     for problem in _some(brought.problems):
-        typer.echo(f"error: {brought.sweep}: {plain(problem)}", err=True)
+        typer.echo(f"error: {brought.sweep}: {printable(problem)}", err=True)
 
 
 def _some(lines: list[str]) -> list[str]:

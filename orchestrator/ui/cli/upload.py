@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from orchestrator.core.errors import NotFoundError
-from orchestrator.core.formatting import count, plain
+from orchestrator.core.formatting import count, printable
 from orchestrator.ui.cli.common import chosen
 
 if TYPE_CHECKING:
@@ -42,8 +42,10 @@ def upload(
             _tell(sent)
     for left in plan.left:
         if not left.waits:
-            typer.echo(f"error: {_name(left.sweep, left.run_id)}: not uploaded: {plain(left.why)}", err=True)
-    projects = sorted({plain(url.rpartition("/runs/")[0]) for url in up})
+            typer.echo(
+                f"error: {_name(left.sweep, left.run_id)}: not uploaded: {printable(left.why)}", err=True
+            )
+    projects = sorted({printable(url.rpartition("/runs/")[0]) for url in up})
     where = f" to {', '.join(projects)}" if projects else ""
     typer.echo(f"W&B: {count(len(up), 'run')} uploaded{where}" + _beside(plan, faults))
     return not faults and all(left.waits for left in plan.left)
@@ -64,7 +66,7 @@ def _meant(sweeps: Iterable[SweepDir], selectors: Sequence[str]) -> set[str]:
 
 def _tell(sent: UploadReport) -> None:
     name = _name(sent.upload.sweep.name, sent.upload.run_id)
-    typer.echo(f"error: {name}: {plain(sent.error)}", err=True)
+    typer.echo(f"error: {name}: {printable(sent.error)}", err=True)
     if sent.hint:
         typer.echo(f"  {sent.hint}", err=True)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.core.formatting import plain
+from orchestrator.core.formatting import printable
 from orchestrator.core.types import RunState
 
 _LONGEST_TEXT = 400
@@ -140,7 +140,9 @@ def parse_snapshot(answer: Any) -> MonitorSnapshot:
             board=None if answer["tensorboard"] is None else _board(_of(answer["tensorboard"], dict)),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise DamagedSnapshotError(f"an answer that cannot be read ({plain(repr(error))[:100]})") from error
+        raise DamagedSnapshotError(
+            f"an answer that cannot be read ({printable(repr(error))[:100]})"
+        ) from error
 
 
 def parse_gpus(text: str) -> tuple[Gpu, ...]:
@@ -239,7 +241,7 @@ def _of(value: Any, kind: type) -> Any:
 
 
 def _text(value: Any) -> str:
-    return plain(_of(value, str)[:_LONGEST_TEXT])
+    return printable(_of(value, str)[:_LONGEST_TEXT])
 
 
 def _number(value: Any) -> float:

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.core.formatting import plain
+from orchestrator.core.formatting import printable
 
 _Item = TypeVar("_Item")
 # Colours of the words before lines.
@@ -31,7 +31,7 @@ def show(*what: RenderableType, errors: bool = False) -> None:
 
 def say(text: object, word: str = "", *, style: str = "", errors: bool = False) -> None:
     """Print a line, with a coloured word before it if there is one."""
-    line = Text.assemble((word, _COLOURS.get(word, "")), " " * bool(word), (plain(str(text)), style))
+    line = Text.assemble((word, _COLOURS.get(word, "")), " " * bool(word), (printable(str(text)), style))
     show(line, errors=errors)
 
 

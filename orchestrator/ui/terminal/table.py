@@ -21,7 +21,7 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
-from orchestrator.core.formatting import plain
+from orchestrator.core.formatting import printable
 
 Parts = tuple[str, ...]
 
@@ -266,4 +266,4 @@ def shortened(text: str, width: int) -> str:
 
 def cell(text: object, style: str = "") -> Text:
     """Return text as a cell, with its control characters escaped."""
-    return Text(plain(str(text)), style=style)
+    return Text(printable(str(text)), style=style)

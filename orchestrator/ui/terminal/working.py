@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from orchestrator.core.formatting import duration, plain
+from orchestrator.core.formatting import duration, printable
 from orchestrator.core.progress import listening
 from orchestrator.ui.terminal.output import ERASE_LINE
 
@@ -62,7 +62,7 @@ class _Line:
     def _text(self, now: float) -> str:
         frame = _FRAMES[int((now - self._began) / _BEAT_S) % len(_FRAMES)]
         counter = f": {self._done:,} of {self._total:,}" if self._total else ""
-        return f"{frame} {plain(self._step)}{counter}, {duration(now - self._step_began)}"
+        return f"{frame} {printable(self._step)}{counter}, {duration(now - self._step_began)}"
 
     def _write(self, text: str) -> None:
         sys.stderr.write(text)

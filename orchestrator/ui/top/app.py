@@ -17,7 +17,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from orchestrator.core.formatting import plain
+from orchestrator.core.formatting import printable
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
 from orchestrator.ui.top.columns import RUNS, VIEWS
@@ -143,7 +143,7 @@ class Top(App[None]):
         self._draw()
 
     def on_action_message(self, message: ActionMessage) -> None:
-        text = plain(message.text)
+        text = printable(message.text)
         self.notify(text, severity="error" if message.failed else "information", timeout=8, markup=False)
         self._watch.now()
 
@@ -172,8 +172,8 @@ class Top(App[None]):
             line.append("  ")
         choice = self._choice
         of = f" of {choice.sweep}" if choice.sweep else ""
-        of += f" {plain(choice.runs_of.token)}" if choice.runs_of else ""
-        words = f" with “{plain(choice.words)}”" if choice.words else ""
+        of += f" {printable(choice.runs_of.token)}" if choice.runs_of else ""
+        words = f" with “{printable(choice.words)}”" if choice.words else ""
         return line.append(f"{rows:,} shown{of}{words}", style="bold" if choice.narrowed else "dim")
 
     def on_list_table_moved(self) -> None:
@@ -244,7 +244,7 @@ class Top(App[None]):
             self._tell("only runs have logs: enter shows the runs of this row")
         elif sight := self.picture.sight(row.sweep):
             read = partial(self._fleet.log, sight.sweep_dir, row.run_id)
-            self.push_screen(Log(f" {row.sweep} {row.run_id}  {plain(row.label)} ", read))
+            self.push_screen(Log(f" {row.sweep} {row.run_id}  {printable(row.label)} ", read))
 
     def action_cancel(self) -> None:
         self._ask(

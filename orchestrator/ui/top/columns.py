@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.core.formatting import duration, moment, number, plain, since, sparkline
+from orchestrator.core.formatting import duration, moment, number, printable, since, sparkline
 from orchestrator.core.types import URGENT_FIRST, JobState, RunState
 from orchestrator.ui.top.model import FleetState, JobRow, RunRow, SweepSnapshot
 from orchestrator.ui.top.views import ListColumn, View
@@ -29,7 +29,7 @@ _SPEED = 12
 
 def _words(title: str, width: int, text: Callable[[Any], str], style: str = "", **rest: Any) -> ListColumn:
     """Make a column of text, left-aligned and in alphabetical order."""
-    return ListColumn(title, width, lambda row, _: (plain(text(row)), style), text, **rest)
+    return ListColumn(title, width, lambda row, _: (printable(text(row)), style), text, **rest)
 
 
 def _count(
@@ -161,7 +161,10 @@ def _text_of_job(row: JobRow) -> str:
 
 
 def _said(row: JobRow, now: float) -> tuple[str, str]:
-    return f"{since(row.unanswered, now)} {plain(row.said)}".strip(), "yellow" if row.unanswered else "dim"
+    return (
+        f"{since(row.unanswered, now)} {printable(row.said)}".strip(),
+        "yellow" if row.unanswered else "dim",
+    )
 
 
 def _share(row: JobRow) -> str:

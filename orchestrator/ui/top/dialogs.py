@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from orchestrator.core.formatting import plain
+from orchestrator.core.formatting import printable
 from orchestrator.ui.top.fleet_access import error_line
 from orchestrator.ui.top.refresher import Refresher
 
@@ -136,4 +136,4 @@ class Log(ModalScreen[None]):
 def readable(printed: str) -> str:
     """Return a program's output as text: of a line written over repeatedly, its last version."""
     lines = _ESCAPES.sub("", printed).split("\n")
-    return "\n".join(plain(line.rstrip("\r").rpartition("\r")[2]) for line in lines)
+    return "\n".join(printable(line.rstrip("\r").rpartition("\r")[2]) for line in lines)

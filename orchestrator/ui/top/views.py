@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orchestrator.core.formatting import duration, moment, plain, since
+from orchestrator.core.formatting import duration, moment, printable, since
 from orchestrator.ui.top.model import FleetState, JobRow, RunRow, SweepSnapshot
 
 Row = RunRow | JobRow | SweepSnapshot
@@ -89,14 +89,14 @@ def about(row: Row, now: float) -> tuple[str, str]:
     if isinstance(row, RunRow):
         status = row.status
         as_of = f"  as of {moment(status.since, now)}" if status.since else ""
-        what = f"{row.sweep} {row.run_id}  {plain(row.label)}"
-        how = plain(status.why) or (f"unknown{since(row.unanswered, now)}" if row.unanswered else "")
+        what = f"{row.sweep} {row.run_id}  {printable(row.label)}"
+        how = printable(status.why) or (f"unknown{since(row.unanswered, now)}" if row.unanswered else "")
         return what, how or f"{status.state.value}{as_of}"
     if isinstance(row, JobRow):
-        what = f"{row.sweep} {row.token}  {plain(row.job_id)}"
-        return what, f"{row.state.value}{since(row.unanswered, now)}  {plain(row.said)}".rstrip()
+        what = f"{row.sweep} {row.token}  {printable(row.job_id)}"
+        return what, f"{row.state.value}{since(row.unanswered, now)}  {printable(row.said)}".rstrip()
     left = f"{duration(row.eta)} to go at the present speed" if row.eta is not None else ""
-    return row.name, plain(row.problem) if row.problem else left
+    return row.name, printable(row.problem) if row.problem else left
 
 
 def sweep_of(row: Row) -> str:

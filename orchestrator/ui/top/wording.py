@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from orchestrator.core.formatting import duration, moment, number, plain, sparkline
+from orchestrator.core.formatting import duration, moment, number, printable, sparkline
 from orchestrator.core.types import JobState, RunState
 from orchestrator.ui.top.columns import STYLES
 from orchestrator.ui.top.model import SAID_SINCE, FleetState, JobRow, RunRow, SweepSnapshot
@@ -58,7 +58,7 @@ def trouble(picture: FleetState, now: float) -> str:
             lines.append(f"{one.name}{old}: {one.problem}")
     lines += filter(None, (_unknown(one, now) for one in picture.sights))
     more = f" … and {len(lines) - 1} more" if len(lines) > 1 else ""
-    return plain(lines[0]) + more if lines else ""
+    return printable(lines[0]) + more if lines else ""
 
 
 def _unknown(one: SweepSnapshot, now: float) -> str:
@@ -99,13 +99,13 @@ def name_of(row: Row) -> str:
     """Return a row's name for a sentence."""
     if isinstance(row, RunRow):
         return f"run {row.run_id[:8]} of {row.sweep}"
-    return f"job {plain(row.token)} of {row.sweep}" if isinstance(row, JobRow) else f"sweep {row.name}"
+    return f"job {printable(row.token)} of {row.sweep}" if isinstance(row, JobRow) else f"sweep {row.name}"
 
 
 def question(what: str, row: Row, runs: Sequence[RunRow]) -> str:
     """Return the question to confirm a cancel or a retry."""
     if isinstance(row, RunRow):
-        asked = f"{what.capitalize()} {name_of(row)}?\n{plain(row.label)}"
+        asked = f"{what.capitalize()} {name_of(row)}?\n{printable(row.label)}"
     else:
         count = f"{len(runs):,} run" if len(runs) == 1 else f"{len(runs):,} runs"
         asked = f"{what.capitalize()} {count} of {name_of(row)}?"

@@ -18,7 +18,7 @@ from orchestrator.control.poll import poll_sweep
 from orchestrator.control.remote.status_cache import note, overlaid
 from orchestrator.core import records
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
-from orchestrator.core.formatting import moment, plain, sparkline
+from orchestrator.core.formatting import moment, printable, sparkline
 from orchestrator.core.types import JobState, JobStatus, RunState
 from orchestrator.rundir import Event, SweepDir
 from orchestrator.rundir.frozen_code import SentCode
@@ -217,9 +217,9 @@ HOSTILE = st.text(
 
 @given(HOSTILE)
 def test_no_text_is_a_command_for_the_terminal(text: str) -> None:
-    shown = plain(text)
+    shown = printable(text)
     assert shown.isprintable()
-    assert plain(shown) == shown
+    assert printable(shown) == shown
     assert all(line.isprintable() for line in readable(text).split("\n"))
 
 
