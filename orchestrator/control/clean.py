@@ -136,7 +136,7 @@ def surplus(sweep_dir: SweepDir, options: CleanOptions) -> Surplus:
     if found.further:
         runs = count(found.further, "run")
         found.left.append(
-            f"W&B logs of {runs} that another source finished, too: only those that count go up"
+            f"W&B logs of {runs} that another source finished, too: only the versions that count are uploaded"
         )
     found.left += [f"{path}: was not written by this program" for path in removable.strange_names(sweep_dir)]
     return found
