@@ -12,7 +12,7 @@ from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import RunDir, SweepDir, tidy_finished
 from orchestrator.rundir.kinds import reason
 from orchestrator.rundir.ledger_entries import EndedEntry, FailedAttempt, FoundEntry, FoundResult, LostEntry
-from orchestrator.rundir.run_state import Ends, decisions_in
+from orchestrator.rundir.run_state import Decided, Ends, decisions_in
 from orchestrator.status.survey import RunStatus, Survey, failed_by
 
 
@@ -113,10 +113,8 @@ def put_on_record(seen: Survey, found: Mapping[str, RunEvidence], sweep_dir: Swe
         status, decided = seen.statuses[run_id], decisions.of(run_id)
         if evidence.result is not None and status.state not in (RunState.DONE, RunState.CANCELLED):
             there[run_id] = FoundResult.of(evidence.result, status.attempt)
-        elif evidence.result is None and evidence.damage is None and status.state is RunState.DONE:
-            gone[run_id] = status.attempt if decided.found is None else min(status.attempt, evidence.ended)
-        elif status.state is not RunState.CANCELLED and decided.finished(evidence.ends) is not None:
-            gone[run_id] = evidence.attempt
+        elif (lost := _without_its_result(status, decided, evidence)) is not None:
+            gone[run_id] = lost
         elif _unrecorded_failure(status, evidence):
             failed[run_id] = _ledger_record(evidence)
     for entry in (FoundEntry(runs=there), LostEntry(runs=gone), EndedEntry(runs=failed)):
@@ -126,6 +124,15 @@ def put_on_record(seen: Survey, found: Mapping[str, RunEvidence], sweep_dir: Swe
         run, result = sweep_dir.run(run_id), found[run_id].result
         if result is not None and run.has_result() and proved_ended(run):
             tidy_finished(run, result)  # its process may have died before this
+
+
+def _without_its_result(status: RunStatus, decided: Decided, evidence: RunEvidence) -> int | None:
+    """Return the newest attempt that finished here and has no result, if the run is done only by records."""
+    if evidence.result is not None or evidence.damage is not None or status.state is RunState.CANCELLED:
+        return None
+    if status.state is not RunState.DONE:
+        return decided.finished(evidence.ends)
+    return status.attempt if decided.found is None else min(status.attempt, evidence.ended)
 
 
 def _ledger_record(evidence: RunEvidence) -> FailedAttempt:

@@ -44,6 +44,14 @@ def claim(run: RunDir, journal: Journal, outcome: str | None = None) -> None:
         journal.append(Event(ENDED, time.time(), run.run_id, attempt.number, {"outcome": outcome}))
 
 
+def claim_and_publish(run: RunDir) -> None:
+    """As a worker that was killed before it wrote to its journal."""
+    attempt = run.take(Claim.fresh("0001-0001"))
+    assert attempt is not None
+    assert run.publish({"attempt": attempt.number, "frames": 9}, [])
+    attempt.write_end({"outcome": "done", "reason": None, "message": "", "time": 3.0})
+
+
 def looked_at(sweep: SweepDir) -> RunState:
     """The run's state after a command looked at the disk."""
     seen = poll_sweep(sweep)
@@ -79,6 +87,25 @@ def test_a_lost_result_of_this_tree_is_trained_again(
     if folder == "gone":
         shutil.rmtree(run.path)
     assert looked_at(sweep) is RunState.PENDING
+
+
+def test_a_result_found_on_disk_is_on_record_once(sweep: SweepDir, run: RunDir) -> None:
+    claim_and_publish(run)
+    assert looked_at(sweep) is RunState.DONE
+    assert looked_at(sweep) is RunState.DONE
+    assert [entry.kind for entry in sweep.read_ledger()] == ["found"]
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_damaged_result_is_neither_lost_nor_found(sweep: SweepDir, run: RunDir, cancelled: bool) -> None:
+    claim_and_publish(run)
+    assert looked_at(sweep) is RunState.DONE
+    run.result_path.write_text("half a li")
+    if cancelled:
+        enter(sweep, "cancel", {"runs": {run.run_id: 1}})
+    before = len(sweep.read_ledger())
+    looked_at(sweep)
+    assert len(sweep.read_ledger()) == before
 
 
 def test_an_attempt_whose_result_went_before_any_journal_had_it_is_not_done(
