@@ -16,6 +16,7 @@ from orchestrator.rundir.ledger_entries import FoundEntry, FoundResult, LostEntr
 from orchestrator.rundir.plain_files import same_content
 from orchestrator.rundir.run_state import decisions_in
 from orchestrator.rundir.synced import CODE, RESULT, RUNS, is_tidy, kind_of, leave_journals
+from orchestrator.status.disk_check import inspect
 from orchestrator.sync.file_selection import ChosenFiles
 from orchestrator.sync.listing import SweepSync
 from orchestrator.sync.rsync import stamp_of, time_of
@@ -107,6 +108,8 @@ def record_results(sync: SweepSync) -> None:
                 found[run_id] = facts
             elif known is not None and not sync.sweep.run_to_read(run_id).has_result():
                 lost[run_id] = known.attempt
+        for run_id, evidence in inspect(sync.sweep, lost).items():  # attempts of copies are none of this tree
+            lost[run_id] = min(lost[run_id], evidence.ended)
         for entry in (FoundEntry(runs=found), LostEntry(runs=lost)):
             if entry.runs:
                 sync.sweep.add_to_ledger(entry)

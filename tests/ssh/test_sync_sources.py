@@ -193,6 +193,27 @@ def test_the_ledger_has_the_facts_of_the_result_that_counts(tmp_path: Path) -> N
     assert poll_sweep(here).statuses[RUN.run_id].state is RunState.PENDING
 
 
+def test_a_result_that_is_retried_at_its_source_leaves_the_attempts_here_as_they_are(tmp_path: Path) -> None:
+    """The source's attempts have numbers of their own."""
+    home = tmp_path / "home"
+    here = create_sweep(home, "speed", [RUN])
+    run = here.run(RUN.run_id)
+    write_attempt(run.attempt(1), [])
+    end_attempt(run.attempt(1), "interrupted")
+    source = finished(tmp_path / "one", 3)
+    bring(source, home)
+    source.run(RUN.run_id).retire_result()
+    bring(source, home)
+    assert poll_sweep(here).statuses[RUN.run_id].state is RunState.PENDING
+    journal = here.take_token("0001-0001", Event(STARTED, 1.0, data={"holder": plain(Holder.current())}))
+    attempt = run.take(Claim.fresh("0001-0001"))
+    assert journal is not None
+    assert attempt is not None
+    journal.append(Event(CLAIMED, time.time(), RUN.run_id, attempt.number))
+    status = poll_sweep(here).statuses[RUN.run_id]
+    assert (status.state, status.attempt) == (RunState.RUNNING, 2)
+
+
 def test_status_and_the_monitor_show_the_version_that_is_read(tmp_path: Path) -> None:
     one, two = training(tmp_path / "one", 6_000, 1), training(tmp_path / "two", 48_000, 3)
     home = tmp_path / "home"
