@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orchestrator.rundir import descriptions, journal, run, sweep
+from orchestrator.rundir import descriptions, index, journal, run, sweep
 
 
 class Executioner:
@@ -41,7 +41,7 @@ class Executioner:
         return watched
 
     def watch_writes(self) -> None:
-        for module in (sweep, descriptions, run, journal):
+        for module in (sweep, index, descriptions, run, journal):
             for name in {"write_atomic", "write_exclusive"} & set(vars(module)):
                 setattr(module, name, self.watch(getattr(module, name), what))
 

@@ -39,7 +39,7 @@ def rehearse(
     :func:`submit.plan_sweep` and :func:`submit.render_plan`. Raises :class:`ChecksFailedError`.
     """
     capacity, notes = capacity_now(backend)
-    prospect = submit.plan_sweep(sweep, sweep_dir, capacity, wish, assignment, later)
+    prospect = submit.plan_sweep(submit.inspect_sweep(sweep, sweep_dir), capacity, wish, assignment, later)
     plan = prospect.plan
     warnings = _warnings(plan, code) if assignment is None else ()
     concerns = backend.concerns(plan, ask=not notes)

@@ -17,7 +17,6 @@ from orchestrator.planning.estimate import Forecast, where_of
 from orchestrator.planning.plan import make_plan
 from orchestrator.planning.throughput.table import load_table
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.synced import require_own
 from orchestrator.status.survey import Survey, retried
 
 
@@ -32,8 +31,7 @@ def forecasts(
 
     Raises :class:`OrchestrateError` for a name that is no target.
     """
-    require_own(sweep_dir)
-    seen = submit.survey_sweep(sweep, sweep_dir) if seen is None else seen
+    seen = submit.inspect_sweep(sweep, sweep_dir).seen if seen is None else seen
     table = load_table(sweep_dir.results)
     found = []
     for name in names:

@@ -200,21 +200,26 @@ def only_waiting(sweep_dir: SweepDir, seen: Survey, run_ids: Collection[str]) ->
     return [job.token for job in having if at_work.isdisjoint(job.run_ids)]
 
 
-def settle_submissions(sweep_dir: SweepDir) -> None:
+def settle_submissions(sweep_dir: SweepDir) -> bool:
     """Adopt submissions with a lost answer; use up the tokens of jobs that never begin.
 
-    Afterwards every job of the ledger has an id on record, or never will run. Call under the lock.
+    Afterwards every job of the ledger has an id on record, or never will run. Return whether this changed
+    anything. Call under the lock.
     """
+    changed = False
     logs = {log.token: log for log in sweep_dir.read_journals()}
     for entry in submissions(sweep_dir.read_ledger()):
         if ids := _unrecorded(sweep_dir, entry, logs):
             sweep_dir.amend_ledger(replace(entry, job_ids={**entry.job_ids, **ids}))
+            changed = True
     waiting = {job.token: entry for entry, job in jobs_of(sweep_dir.read_ledger()) if job.token not in logs}
     ids = {token: entry.job_ids[token] for token, entry in waiting.items() if token in entry.job_ids}
     answers = _not_over_yet(_ask(ids), sweep_dir)
     for token, entry in waiting.items():
         if token not in answers or answers[token].state.final or _should_have_begun(entry):
             sweep_dir.take_token(token, Event(REVOKED, time.time()))
+            changed = True
+    return changed
 
 
 def _unrecorded(sweep_dir: SweepDir, entry: SubmissionEntry, logs: Mapping[str, WorkerLog]) -> dict[str, str]:

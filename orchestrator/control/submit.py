@@ -29,6 +29,7 @@ from orchestrator.planning.budget import BudgetedPlan, reckon
 from orchestrator.planning.plan import make_plan
 from orchestrator.rundir import FrozenCode, IndexRow, LedgerEntry, RunDir, SweepDir
 from orchestrator.rundir.ledger_entries import (
+    AttemptsEntry,
     CancelEntry,
     DamagedEntry,
     RetryEntry,
@@ -37,7 +38,7 @@ from orchestrator.rundir.ledger_entries import (
 )
 from orchestrator.rundir.parcel import condemn, unpacked
 from orchestrator.rundir.synced import require_own
-from orchestrator.status.disk_check import correct, inspect, put_on_record
+from orchestrator.status.disk_check import RunEvidence, correct, inspect, put_on_record
 from orchestrator.status.ledger import job_ids, submitted_plugins
 from orchestrator.status.ownership import share
 from orchestrator.status.survey import Survey, retried
@@ -90,19 +91,29 @@ def _description(run: RunDir) -> Run | None:
         return None
 
 
-def survey_sweep(sweep: Sweep, sweep_dir: SweepDir) -> Survey:
-    """The state of the sweep's runs, as journals, backends and run folders tell it. Writes nothing."""
-    told = poll_sweep(sweep_dir, rows_of(sweep, sweep_dir))
-    return correct(told, inspect(sweep_dir, told.statuses), sweep_dir)
-
-
 @dataclass(frozen=True)
-class SubmissionPlan:
-    """What would be submitted, and what it rests on; ``on_record``: journals and ledger tell the same."""
+class SweepState:
+    """What a plan rests on.
 
-    plan: Plan
+    ``ledger``: its entries before the rest was read. ``told``: the states by journals and backends;
+    ``found``: what run folders hold; ``seen``: the states by both.
+    """
+
+    sweep: Sweep
+    sweep_dir: SweepDir
+    ledger: Sequence[LedgerEntry]
+    told: Survey
+    found: Mapping[str, RunEvidence]
     seen: Survey
-    on_record: bool
+
+
+def inspect_sweep(sweep: Sweep, sweep_dir: SweepDir) -> SweepState:
+    """Read the state of the sweep's runs. Writes nothing."""
+    require_own(sweep_dir)
+    ledger = sweep_dir.read_ledger()
+    told = poll_sweep(sweep_dir, rows_of(sweep, sweep_dir))
+    found = inspect(sweep_dir, told.statuses)
+    return SweepState(sweep, sweep_dir, ledger, told, found, correct(told, found, sweep_dir))
 
 
 @dataclass(frozen=True)
@@ -125,36 +136,36 @@ class SubmitOptions:
 AS_USUAL = SubmitOptions()
 
 
+@dataclass(frozen=True)
+class SubmissionPlan:
+    """What would be submitted. ``chances``: failed runs to train again; ``seen``: the states with these."""
+
+    plan: Plan
+    chances: Sequence[AttemptsEntry]
+    seen: Survey
+    state: SweepState
+
+
 def plan_sweep(
-    sweep: Sweep,
-    sweep_dir: SweepDir,
+    state: SweepState,
     capacity: Capacity,
     wish: SubmitOptions = AS_USUAL,
     assignment: TargetAssignment | None = None,
     later: int = 0,
 ) -> SubmissionPlan:
     """What would be submitted now, after so many other submissions (``later``). Writes nothing."""
-    require_own(sweep_dir)
-    told = poll_sweep(sweep_dir, rows_of(sweep, sweep_dir))
-    seen = correct(told, inspect(sweep_dir, told.statuses), sweep_dir)
-    on_record = seen.statuses == told.statuses
-    seen = retried(seen, second_chances(sweep, seen, capacity))
-    number = _next_submission(sweep_dir.read_ledger()) + later
-    return SubmissionPlan(_plan(sweep, number, seen, capacity, wish, assignment), seen, on_record)
-
-
-def _plan(
-    sweep: Sweep,
-    number: int,
-    seen: Survey,
-    capacity: Capacity,
-    wish: SubmitOptions,
-    assignment: TargetAssignment | None,
-) -> Plan:
-    slots, canary = wish.slots, wish.canary
-    return make_plan(
-        sweep, seen, capacity, submission=number, slots=slots, canary=canary, assignment=assignment
+    chances = second_chances(state.sweep, state.seen, capacity)
+    seen = retried(state.seen, chances)
+    plan = make_plan(
+        state.sweep,
+        seen,
+        capacity,
+        submission=_next_submission(state.ledger) + later,
+        slots=wish.slots,
+        canary=wish.canary,
+        assignment=assignment,
     )
+    return SubmissionPlan(plan, chances, seen, state)
 
 
 def _next_submission(ledger: Sequence[LedgerEntry]) -> int:
@@ -164,17 +175,18 @@ def _next_submission(ledger: Sequence[LedgerEntry]) -> int:
     return 1 + max((number_of(job.token) for _, job in jobs_of(ledger)), default=0)
 
 
-def is_settled(sweep: Sweep, sweep_dir: SweepDir, prospect: SubmissionPlan) -> bool:
+def is_settled(prospect: SubmissionPlan) -> bool:
     """Whether submitting would change nothing: all is over, and on record as it is in the grid."""
-    plan, latest = prospect.plan, sweep_dir.latest_grid()
+    plan, state = prospect.plan, prospect.state
+    latest = state.sweep_dir.latest_grid()
     return (
-        prospect.on_record
-        and all(state.final for state in plan.states.values())
+        state.seen.statuses == state.told.statuses
+        and all(status.final for status in plan.states.values())
         and not plan.jobs
         and not _new_skips(plan, prospect.seen)
         and latest is not None
-        and latest[1] == sweep.grid_text
-        and list(prospect.seen.rows) == _known_rows(sweep_dir)
+        and latest[1] == state.sweep.grid_text
+        and list(prospect.seen.rows) == _known_rows(state.sweep_dir)
     )
 
 
@@ -188,13 +200,17 @@ def submit_sweep(
     capacity: Callable[[], Capacity] | None = None,
     code: FrozenCode | None = None,
     assignment: TargetAssignment | None = None,
+    checked: SubmissionPlan | None = None,
+    check: Callable[[Plan], None] | None = None,
 ) -> SubmissionReport:
     """Submit the missing runs that no live job has.
 
     With ``define`` the grid becomes the sweep's latest; without, as for a replacement of a lost worker, a
-    grid that was submitted meanwhile stays the latest. ``capacity`` replaces the backend's own; it is read
-    when no other command can submit. ``code`` replaces a new snapshot of the code. ``assignment``: as for
-    :func:`make_plan`.
+    grid that was submitted meanwhile stays the latest. ``capacity`` replaces the backend's own. ``code``
+    replaces a new snapshot of the code. ``assignment``: as for :func:`make_plan`.
+
+    ``checked`` is the plan to submit. If another command has decided on the sweep since, or there is none,
+    the plan is made when no other command can submit, and passed to ``check``.
 
     The order is safe at every moment: ledger entry, submission, its id in the ledger. A job that was
     submitted but not recorded is found by its token.
@@ -204,20 +220,16 @@ def submit_sweep(
     with sweep_dir.lock():
         if not define:
             sweep = replace(sweep, plugins=submitted_plugins(sweep_dir))
+        prospect, settled = checked, settle_submissions(sweep_dir)
+        if prospect is None or settled or prospect.state.ledger != sweep_dir.read_ledger():
+            state = inspect_sweep(sweep, sweep_dir)
+            prospect = plan_sweep(state, (capacity or backend.capacity)(), wish, assignment)
+            if check is not None:
+                check(prospect.plan)
         latest = sweep_dir.latest_grid()
         grid = record(sweep, sweep_dir) if define or latest is None else latest[0]
-        settle_submissions(sweep_dir)
-        seen = poll_sweep(sweep_dir, rows_of(sweep, sweep_dir))
-        compact(sweep_dir, seen)
-        close_attempts(sweep_dir, seen)
-        notes = leave_queue(sweep_dir, seen)
-        found = inspect(sweep_dir, seen.statuses)
-        put_on_record(seen, found, sweep_dir)
-        room = (capacity or backend.capacity)()
-        seen = _give_second_chances(sweep, sweep_dir, correct(seen, found, sweep_dir), room)
-        number = _next_submission(sweep_dir.read_ledger())
-        plan = _plan(sweep, number, seen, room, wish, assignment)
-        plan = _describe_runs(plan, sweep_dir)
+        notes, seen = _record(prospect), prospect.seen
+        plan = _describe_runs(prospect.plan, sweep_dir)
         ids: Mapping[str, str] = {}
         if plan.jobs or _new_skips(plan, seen):
             # A worker that is replaced is replaced by its like, whatever became of the checkout meanwhile.
@@ -232,11 +244,16 @@ def submit_sweep(
     return SubmissionReport(plan, seen.working, seen.live - seen.working, ids, notes)
 
 
-def _give_second_chances(sweep: Sweep, sweep_dir: SweepDir, seen: Survey, capacity: Capacity) -> Survey:
-    chances = second_chances(sweep, seen, capacity)
-    for entry in chances:
+def _record(prospect: SubmissionPlan) -> tuple[str, ...]:
+    """Put on record what the plan rests on, and clear up; what a person is to know. Call under the lock."""
+    state, sweep_dir = prospect.state, prospect.state.sweep_dir
+    compact(sweep_dir, state.told)
+    close_attempts(sweep_dir, state.told)
+    notes = leave_queue(sweep_dir, state.told)
+    put_on_record(state.told, state.found, sweep_dir)
+    for entry in prospect.chances:
         sweep_dir.add_to_ledger(entry)
-    return retried(seen, chances)
+    return notes
 
 
 def _describe_runs(plan: Plan, sweep_dir: SweepDir) -> Plan:

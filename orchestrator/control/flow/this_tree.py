@@ -22,7 +22,7 @@ from orchestrator.control.submit import SubmissionReport, SubmitOptions
 from orchestrator.core.formatting import count
 from orchestrator.core.progress import report_step
 from orchestrator.core.records import plain
-from orchestrator.core.types import Job, Sweep
+from orchestrator.core.types import Job, Plan, Sweep
 from orchestrator.rundir import FrozenCode, SweepDir
 from orchestrator.status.survey import Survey
 
@@ -60,18 +60,24 @@ class OwnTarget(Flow):
         kept = delegate.take_back(self.sweep, self.sweep_dir) if self._take_back else {}
         exchange_with_instances(self.sweep_dir, self._tell, not_within=0, orphans=True)
         report_step("looking at what is done")
-        capacity = self._backend.capacity(ask=False)
-        prospect = submit.plan_sweep(self.sweep, self.sweep_dir, capacity, self.wish)
-        path = f"{self.sweep_dir.path}/"
-        if submit.is_settled(self.sweep, self.sweep_dir, prospect):
+        state, path = submit.inspect_sweep(self.sweep, self.sweep_dir), f"{self.sweep_dir.path}/"
+        prospect = submit.plan_sweep(state, self._backend.capacity(ask=False), self.wish)
+        if submit.is_settled(prospect):
             notes = leave_queue(self.sweep_dir, prospect.seen)
             self._settled = with_stale(prospect.seen, self.sweep_dir)
             return Started(path, notes=notes, kept=kept, over=self.detach or not self.costs())
-        warnings = check_plan(prospect.plan, self._code.cwd if self._code else None).require_passed()
-        for warning in (*warnings, *dry_run.said_before(self._backend, prospect.plan)):
-            self._warn(str(warning))
+        prospect = submit.plan_sweep(state, self._backend.capacity(), self.wish)
+        self._check(prospect.plan)
         report_step(f"submitting to {self.target}")
-        done = submit.submit_sweep(self.sweep, self.sweep_dir, self._backend, self.wish, code=self._code)
+        done = submit.submit_sweep(
+            self.sweep,
+            self.sweep_dir,
+            self._backend,
+            self.wish,
+            code=self._code,
+            checked=prospect,
+            check=self._check,
+        )
         plan, self._jobs, self._waiting = done.plan, done.plan.jobs, done.plan.waiting
         return Started(
             path,
@@ -86,6 +92,11 @@ class OwnTarget(Flow):
             problems=plan.problems,
             kept=kept,
         )
+
+    def _check(self, plan: Plan) -> None:
+        warnings = check_plan(plan, self._code.cwd if self._code else None).require_passed()
+        for warning in (*warnings, *dry_run.said_before(self._backend, plan)):
+            self._warn(str(warning))
 
     def _follow(self) -> Iterator[Survey]:
         if self.wish.canary and self._settled is None:

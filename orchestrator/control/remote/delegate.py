@@ -107,7 +107,7 @@ def send(asked: Delegation) -> Started:
         push(place, sweep_dir, code.id)
     shipped, notes = as_sent(code)
     with sweep_dir.lock():
-        seen = submit.survey_sweep(sweep, sweep_dir)
+        seen = submit.inspect_sweep(sweep, sweep_dir).seen
         kept = _recall(_to_do(sweep, seen, asked.only), sweep_dir, place)
         given, busy = _given(asked, seen, place)
         kept |= busy
@@ -145,7 +145,7 @@ def take_back(
         *(["--waiting"] if waiting else []),
     )
     with sweep_dir.lock():
-        wanted = _to_do(sweep, submit.survey_sweep(sweep, sweep_dir), only)
+        wanted = _to_do(sweep, submit.inspect_sweep(sweep, sweep_dir).seen, only)
         return _recall(wanted, sweep_dir, None, options, lost=lost)
 
 
@@ -198,7 +198,7 @@ def rehearse(asked: Delegation) -> Mapping[str, Any]:
     sweep, sweep_dir = asked.sweep, asked.sweep_dir
     there = look_there(asked.profile, sweep.name)
     shipped, _ = as_sent(freeze(sweep_dir, Path.cwd(), dry=True))
-    given, _ = _given(asked, submit.survey_sweep(sweep, sweep_dir), there.place)
+    given, _ = _given(asked, submit.inspect_sweep(sweep, sweep_dir).seen, there.place)
     before = _before(sweep_dir, there.place)
     if not there.known or before is None or before.code.id not in there.codes:
         return _first_plan(asked, there, shipped, given)
@@ -218,7 +218,8 @@ def _first_plan(
     share = replace(sweep, runs=tuple(run for run in sweep.runs if run.run_id in given))
     with TemporaryDirectory() as nothing:
         empty = SweepDir(Path(nothing), sweep.name)
-        plan = submit.plan_sweep(share, empty, backend.capacity(ask=False), asked.wish).plan
+        state = submit.inspect_sweep(share, empty)
+        plan = submit.plan_sweep(state, backend.capacity(ask=False), asked.wish).plan
     scripts = submit.render_plan(plan, in_tree, backend, code)
     concerns = backend.concerns(plan, ask=False)
     unasked = f"{UNASKED}: {there.place.ssh} has nothing of this sweep yet"

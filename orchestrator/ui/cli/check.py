@@ -77,13 +77,13 @@ def _look(file: Path, on: str | None, results: Path) -> tuple[SubmissionPlan, Ch
     from orchestrator.config.check import check_sweep
     from orchestrator.config.sweep import load_sweep
     from orchestrator.control.dry_run import capacity_now
-    from orchestrator.control.submit import plan_sweep
+    from orchestrator.control.submit import inspect_sweep, plan_sweep
     from orchestrator.rundir import SweepDir
 
     sweep = load_sweep(file, results)
     backend = target_of(sweep, on)
     capacity, notes = capacity_now(backend)
-    planned = plan_sweep(sweep, SweepDir(results, sweep.name), capacity)
+    planned = plan_sweep(inspect_sweep(sweep, SweepDir(results, sweep.name)), capacity)
     concerns = [*notes, *map(str, backend.concerns(planned.plan, ask=not notes))]
     report = check_sweep(replace(sweep, targets=(on,)) if on else sweep)
     return planned, report, [*concerns, *map(str, report.warnings)]

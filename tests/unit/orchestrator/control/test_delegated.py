@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from orchestrator.backends.local import LocalBackend
 from orchestrator.control.remote.delegated import Assignment, Decision, _take_share, release, require_home
-from orchestrator.control.submit import cancel_runs, plan_sweep, retry_runs, submit_sweep
+from orchestrator.control.submit import cancel_runs, inspect_sweep, plan_sweep, retry_runs, submit_sweep
 from orchestrator.core.errors import FormatError, OrchestrateError
 from orchestrator.core.records import plain
 from orchestrator.core.types import RunState, Sweep
@@ -117,10 +117,11 @@ def test_a_submission_that_is_being_checked_finds_its_runs_requested_back(result
     assert release(recall, folder, moved=False, waiting=True) == {"released": sorted(ids), "held": {}}
     sweep = Sweep(name="tiny", trainer="command", runs=tuple(runs), grid_text="name: tiny\n")
     capacity = LocalBackend().capacity(ask=False)
-    assert plan_sweep(sweep, folder, capacity).plan.run_ids == ()
+    assert plan_sweep(inspect_sweep(sweep, folder), capacity).plan.run_ids == ()
     assert not submit_sweep(sweep, folder, LocalBackend()).plan.jobs
     _take_share(assignment(5, *ids), folder)
-    assert set(plan_sweep(sweep, folder, capacity).plan.run_ids) == set(ids), "assigned once more"
+    assigned = plan_sweep(inspect_sweep(sweep, folder), capacity).plan.run_ids
+    assert set(assigned) == set(ids), "assigned once more"
 
 
 @pytest.mark.parametrize("decide", [cancel_runs, retry_runs])
