@@ -12,7 +12,7 @@ from orchestrator.backends.script import Script, Setting
 from orchestrator.config.trainers.command import COMMAND
 from orchestrator.control import submit
 from orchestrator.core.errors import OrchestrateError, QueueFullError, RefusedError
-from orchestrator.core.types import Array, Capacity, JobStatus, Sweep
+from orchestrator.core.types import Array, Capacity, JobStatus, Plan, Sweep
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.ledger_entries import jobs_of, submissions
 
@@ -102,6 +102,26 @@ def test_what_cannot_be_rendered_is_not_on_record(results: Path, monkeypatch: py
     assert (jobs_on_record(SweepDir(results, "tiny")), backend.submitted) == ([], [])
     seen = submit.poll_sweep(SweepDir(results, "tiny"))
     assert {status.state.value for status in seen.statuses.values()} == {"pending"}
+
+
+def test_a_checked_plan_is_submitted_only_if_nothing_was_decided_since(results: Path) -> None:
+    """Another command submits half of the sweep while the first one checks its plan."""
+    sweep_dir, backend, other = SweepDir(results, "tiny"), Stingy(10), Stingy(5)
+    checked = submit.plan_sweep(submit.inspect_sweep(SWEEP, sweep_dir), backend.capacity())
+    assert len(checked.plan.jobs) == len(RUNS)
+    first = submit.submit_sweep(SWEEP, sweep_dir, other).plan
+    again: list[Plan] = []
+    second = submit.submit_sweep(SWEEP, sweep_dir, backend, checked=checked, check=again.append).plan
+    assert not set(first.run_ids) & set(second.run_ids), "submitted twice"
+    assert {*first.run_ids, *second.run_ids} == {run.run_id for run in RUNS}
+    assert [plan.run_ids for plan in again] == [second.run_ids], "checked anew"
+
+
+def test_a_checked_plan_is_not_made_again(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep_dir, backend = SweepDir(results, "tiny"), Stingy(10)
+    checked = submit.plan_sweep(submit.inspect_sweep(SWEEP, sweep_dir), backend.capacity())
+    monkeypatch.delattr(submit, "make_plan")
+    assert submit.submit_sweep(SWEEP, sweep_dir, backend, checked=checked).plan == checked.plan
 
 
 def test_a_name_that_the_scheduler_does_not_know_stops_nothing(
