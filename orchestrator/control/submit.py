@@ -95,13 +95,12 @@ def _description(run: RunDir) -> Run | None:
 class SweepState:
     """What a plan rests on.
 
-    ``ledger``: its entries before the rest was read. ``told``: the states by journals and backends;
-    ``found``: what run folders hold; ``seen``: the states by both.
+    ``told``: the states by journals and backends; ``found``: what run folders hold; ``seen``: the states by
+    both.
     """
 
     sweep: Sweep
     sweep_dir: SweepDir
-    ledger: Sequence[LedgerEntry]
     told: Survey
     found: Mapping[str, RunEvidence]
     seen: Survey
@@ -110,10 +109,9 @@ class SweepState:
 def inspect_sweep(sweep: Sweep, sweep_dir: SweepDir) -> SweepState:
     """Read the state of the sweep's runs. Writes nothing."""
     require_own(sweep_dir)
-    ledger = sweep_dir.read_ledger()
     told = poll_sweep(sweep_dir, rows_of(sweep, sweep_dir))
     found = inspect(sweep_dir, told.statuses)
-    return SweepState(sweep, sweep_dir, ledger, told, found, correct(told, found, sweep_dir))
+    return SweepState(sweep, sweep_dir, told, found, correct(told, found, sweep_dir))
 
 
 @dataclass(frozen=True)
@@ -160,7 +158,7 @@ def plan_sweep(
         state.sweep,
         seen,
         capacity,
-        submission=_next_submission(state.ledger) + later,
+        submission=_next_submission(state.seen.ledger) + later,
         slots=wish.slots,
         canary=wish.canary,
         assignment=assignment,
@@ -221,7 +219,7 @@ def submit_sweep(
         if not define:
             sweep = replace(sweep, plugins=submitted_plugins(sweep_dir))
         prospect, settled = checked, settle_submissions(sweep_dir)
-        if prospect is None or settled or prospect.state.ledger != sweep_dir.read_ledger():
+        if prospect is None or settled or prospect.seen.ledger != sweep_dir.read_ledger():
             state = inspect_sweep(sweep, sweep_dir)
             prospect = plan_sweep(state, (capacity or backend.capacity)(), wish, assignment)
             if check is not None:
