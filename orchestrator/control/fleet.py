@@ -15,11 +15,11 @@ from functools import partial
 from io import BufferedReader
 from typing import Any
 
-from orchestrator.control import cloud_instances, follow, submit
+from orchestrator.control import cloud_instances, decisions, follow, submit
+from orchestrator.control.decisions import unchecked
 from orchestrator.control.exchange import Tell, age_note, command, exchange_with_instances
 from orchestrator.control.remote.places import assigned_of, decide, program_of, status_there
 from orchestrator.control.remote.status_cache import overlaid, recall, remote_status
-from orchestrator.control.submit import unchecked
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
 from orchestrator.core.formatting import count
 from orchestrator.core.types import RunState
@@ -155,11 +155,11 @@ class DecisionReport:
 def cancel(
     sweep_dir: SweepDir, run_ids: Sequence[str], check: Callable[[], None] = unchecked
 ) -> DecisionReport:
-    """Take runs out of the sweep, wherever they are. ``check`` as for :func:`submit.cancel_runs`."""
+    """Take runs out of the sweep, wherever they are. ``check`` as for :func:`decisions.cancel_runs`."""
     here, elsewhere = _parted(sweep_dir, run_ids)
-    concerned = submit.cancel_runs(sweep_dir, here, check) if here else []
+    concerned = decisions.cancel_runs(sweep_dir, here, check) if here else []
     # Also where nothing is concerned: an earlier one may not have been able to take an instance down.
-    problems = submit.withdraw(sweep_dir, rented=not concerned)
+    problems = decisions.withdraw(sweep_dir, rented=not concerned)
     done = cloud_instances.exchange(sweep_dir, not_within=0, orphans=True)
     problems += [BackendUnavailableError(text, hint=_AGAIN) for text in done.problems]
     there, unheard = _tell(sweep_dir, "cancel", elsewhere)
@@ -169,10 +169,10 @@ def cancel(
 def retry(sweep_dir: SweepDir, run_ids: Sequence[str]) -> DecisionReport:
     """Make runs pending again, wherever they are. They are still to be submitted."""
     here, elsewhere = _parted(sweep_dir, run_ids)
-    concerned = submit.retry_runs(sweep_dir, here) if here else []
+    concerned = decisions.retry_runs(sweep_dir, here) if here else []
     there, problems = _tell(sweep_dir, "retry", elsewhere)
     for again in there.values():
-        submit.retry_runs(sweep_dir, again)  # results of theirs that came home are put aside here too
+        decisions.retry_runs(sweep_dir, again)  # results of theirs that came home are put aside here too
     return DecisionReport(tuple(concerned), there, problems)
 
 
@@ -181,8 +181,8 @@ def retry_for_home(sweep_dir: SweepDir, run_ids: Sequence[str], check: Callable[
 
     So the same request again, after its answer was lost, has the same answer.
     """
-    submit.retry_runs(sweep_dir, run_ids, check)
-    statuses = submit.poll_named(sweep_dir, run_ids).statuses
+    decisions.retry_runs(sweep_dir, run_ids, check)
+    statuses = decisions.poll_named(sweep_dir, run_ids).statuses
     return DecisionReport(tuple(one for one in run_ids if not statuses[one].state.final), {}, ())
 
 

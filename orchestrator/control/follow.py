@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from orchestrator.backends.base import Backend
-from orchestrator.control import cloud_instances, submit
+from orchestrator.control import cloud_instances, decisions, submit
 from orchestrator.control.exchange import Tell, drain_instances, exchange_with_instances, quietly
 from orchestrator.control.poll import leave_queue, poll_sweep
 from orchestrator.control.submit import AS_USUAL, SubmitOptions
@@ -232,7 +232,7 @@ def stop(sweep_dir: SweepDir, tell: Tell = quietly, targets: Collection[str] | N
 
     ``targets``: only the workers of these targets.
     """
-    submit.stop_workers(sweep_dir, targets)
+    decisions.stop_workers(sweep_dir, targets)
     deadline = time.monotonic() + _STOP_PATIENCE_S
     while _works(poll_sweep(sweep_dir), targets):
         exchange_with_instances(sweep_dir, tell)

@@ -1,21 +1,20 @@
-"""The pipeline of a sweep, top to bottom: record, survey, plan, submit; then what a person decides later."""
+"""The pipeline of a sweep, top to bottom: record, survey, plan, submit."""
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.backends.base import Backend
-from orchestrator.backends.registry import AllBackends, list_price
+from orchestrator.backends.registry import list_price
 from orchestrator.config.code.snapshot import freeze
 from orchestrator.config.sweep import load_sweep
 from orchestrator.control.last_submission import submitted_code
 from orchestrator.control.poll import (
     close_attempts,
     compact,
-    idle_jobs,
     leave_queue,
     poll_sweep,
     settle_submissions,
@@ -30,16 +29,13 @@ from orchestrator.planning.plan import make_plan
 from orchestrator.rundir import FrozenCode, IndexRow, LedgerEntry, RunDir, SweepDir
 from orchestrator.rundir.ledger_entries import (
     AttemptsEntry,
-    CancelEntry,
     DamagedEntry,
-    RetryEntry,
     SubmissionEntry,
     jobs_of,
 )
-from orchestrator.rundir.parcel import condemn, unpacked
 from orchestrator.rundir.synced import require_own
 from orchestrator.status.disk_check import RunEvidence, correct, inspect, put_on_record
-from orchestrator.status.ledger import job_ids, submitted_plugins
+from orchestrator.status.ledger import submitted_plugins
 from orchestrator.status.ownership import share
 from orchestrator.status.survey import Survey, retried
 
@@ -142,6 +138,7 @@ class SubmissionPlan:
     chances: Sequence[AttemptsEntry]
     seen: Survey
     state: SweepState
+    assignment: TargetAssignment | None
 
 
 def plan_sweep(
@@ -163,7 +160,7 @@ def plan_sweep(
         canary=wish.canary,
         assignment=assignment,
     )
-    return SubmissionPlan(plan, chances, seen, state)
+    return SubmissionPlan(plan, chances, seen, state, assignment)
 
 
 def _next_submission(ledger: Sequence[LedgerEntry]) -> int:
@@ -196,49 +193,81 @@ def submit_sweep(
     *,
     define: bool = True,
     capacity: Callable[[], Capacity] | None = None,
-    code: FrozenCode | None = None,
     assignment: TargetAssignment | None = None,
-    checked: SubmissionPlan | None = None,
-    check: Callable[[Plan], None] | None = None,
 ) -> SubmissionReport:
     """Submit the missing runs that no live job has.
 
     With ``define`` the grid becomes the sweep's latest; without, as for a replacement of a lost worker, a
-    grid that was submitted meanwhile stays the latest. ``capacity`` replaces the backend's own. ``code``
-    replaces a new snapshot of the code. ``assignment``: as for :func:`make_plan`.
+    grid that was submitted meanwhile stays the latest. ``capacity`` replaces the backend's own; it is read
+    when no other command can submit. ``assignment``: as for :func:`make_plan`.
+    """
+    with _deciding(sweep_dir):
+        if not define:
+            sweep = replace(sweep, plugins=submitted_plugins(sweep_dir))
+        settle_submissions(sweep_dir)
+        state = inspect_sweep(sweep, sweep_dir)
+        prospect = plan_sweep(state, (capacity or backend.capacity)(), wish, assignment)
+        # A worker that is replaced is replaced by its like, whatever became of the checkout meanwhile.
+        code = None if define else submitted_code(sweep_dir)
+        return _submit(prospect, backend, wish, code, define=define)
 
-    ``checked`` is the plan to submit. If another command has decided on the sweep since, or there is none,
-    the plan is made when no other command can submit, and passed to ``check``.
+
+def submit_checked(
+    prospect: SubmissionPlan,
+    backend: Backend,
+    wish: SubmitOptions,
+    check: Callable[[Plan], None],
+    code: FrozenCode | None = None,
+) -> SubmissionReport:
+    """Submit a checked plan. If another command has decided on the sweep since, plan and ``check`` anew.
+
+    The grid becomes the sweep's latest. ``code`` replaces a new snapshot of the code.
+    """
+    sweep, sweep_dir = prospect.state.sweep, prospect.state.sweep_dir
+    with _deciding(sweep_dir):
+        if settle_submissions(sweep_dir) or prospect.seen.ledger != sweep_dir.read_ledger():
+            prospect = plan_sweep(inspect_sweep(sweep, sweep_dir), backend.capacity(), wish)
+            check(prospect.plan)
+        return _submit(prospect, backend, wish, code)
+
+
+@contextmanager
+def _deciding(sweep_dir: SweepDir) -> Iterator[None]:
+    """Create the sweep's folder, and let no other command submit."""
+    require_own(sweep_dir)
+    sweep_dir.create()
+    with sweep_dir.lock():
+        yield
+
+
+def _submit(
+    prospect: SubmissionPlan,
+    backend: Backend,
+    wish: SubmitOptions,
+    code: FrozenCode | None,
+    *,
+    define: bool = True,
+) -> SubmissionReport:
+    """Put on record what the plan rests on, then submit it. Call under the lock.
 
     The order is safe at every moment: ledger entry, submission, its id in the ledger. A job that was
     submitted but not recorded is found by its token.
     """
-    require_own(sweep_dir)
-    sweep_dir.create()
-    with sweep_dir.lock():
-        if not define:
-            sweep = replace(sweep, plugins=submitted_plugins(sweep_dir))
-        prospect, settled = checked, settle_submissions(sweep_dir)
-        if prospect is None or settled or prospect.seen.ledger != sweep_dir.read_ledger():
-            state = inspect_sweep(sweep, sweep_dir)
-            prospect = plan_sweep(state, (capacity or backend.capacity)(), wish, assignment)
-            if check is not None:
-                check(prospect.plan)
-        latest = sweep_dir.latest_grid()
-        grid = record(sweep, sweep_dir) if define or latest is None else latest[0]
-        notes, seen = _record(prospect), prospect.seen
-        plan = _describe_runs(prospect.plan, sweep_dir)
-        ids: Mapping[str, str] = {}
-        if plan.jobs or _new_skips(plan, seen):
-            # A worker that is replaced is replaced by its like, whatever became of the checkout meanwhile.
-            code = code or (None if define else submitted_code(sweep_dir)) or freeze(sweep_dir, Path.cwd())
-            money = reckon(plan, seen, sweep_dir, backend.address, list_price, wish.budget, launch=define)
-            scripts = scripts_of(money.plan, sweep_dir, backend, code)
-            entry = _entry(money, backend, wish, grid, code, assignment)
-            submission = Submission(money.plan, sweep_dir, entry)  # what cannot be rendered is not on record
-            full = submission.submit(scripts, backend)
-            plan, ids = submission.plan, submission.job_ids
-            notes += code.notes + money.notes + full
+    sweep_dir, seen = prospect.state.sweep_dir, prospect.seen
+    latest = sweep_dir.latest_grid()
+    grid = record(prospect.state.sweep, sweep_dir) if define or latest is None else latest[0]
+    notes = _record(prospect)
+    plan = _describe_runs(prospect.plan, sweep_dir)
+    ids: Mapping[str, str] = {}
+    if plan.jobs or _new_skips(plan, seen):
+        code = code or freeze(sweep_dir, Path.cwd())
+        money = reckon(plan, seen, sweep_dir, backend.address, list_price, wish.budget, launch=define)
+        scripts = scripts_of(money.plan, sweep_dir, backend, code)
+        entry = _entry(money, backend, wish, grid, code, prospect.assignment)
+        submission = Submission(money.plan, sweep_dir, entry)  # what cannot be rendered is not on record
+        full = submission.submit(scripts, backend)
+        plan, ids = submission.plan, submission.job_ids
+        notes += code.notes + money.notes + full
     return SubmissionReport(plan, seen.working, seen.live - seen.working, ids, notes)
 
 
@@ -271,7 +300,7 @@ def _describe_runs(plan: Plan, sweep_dir: SweepDir) -> Plan:
 def render_plan(
     plan: Plan, sweep_dir: SweepDir, backend: Backend, code: FrozenCode | None = None
 ) -> dict[str, str]:
-    """What would be submitted, by array, to the byte; ``code`` as for :func:`submit_sweep`."""
+    """What would be submitted, by array, to the byte; ``code`` as for :func:`submit_checked`."""
     code = code or freeze(sweep_dir, Path.cwd(), dry=True)
     return {one.array.token: one.text for one in scripts_of(plan, sweep_dir, backend, code)}
 
@@ -302,111 +331,6 @@ def _entry(
         dealt=None if assignment is None else assignment.run_ids,
         cost=money.cost,
     )
-
-
-def stop_workers(sweep_dir: SweepDir, targets: Collection[str] | None = None) -> list[str]:
-    """Have the sweep's live jobs, or those of these ``targets``, save and leave; return their tokens.
-
-    A job without a recorded id, after the death of its command line, is signalled through the process in its
-    journal.
-    """
-    require_own(sweep_dir)
-    seen = poll_sweep(sweep_dir)
-    live = {token for token in seen.live if targets is None or seen.targets.get(token) in targets}
-    ids = job_ids(sweep_dir.read_ledger())
-    AllBackends().cancel([ids[token] for token in sorted(live) if token in ids])
-    for log in sweep_dir.read_journals():
-        if log.token in live and log.token not in ids and log.holder is not None:
-            log.holder.signal(signal.SIGTERM)
-    return sorted(live)
-
-
-def unchecked() -> None:
-    """Accept a decision of this tree."""
-
-
-def poll_named(sweep_dir: SweepDir, run_ids: Iterable[str]) -> Survey:
-    """The sweep's state, with these runs: a submission that another tree assigns may yet list some."""
-    rows = sweep_dir.read_index()
-    unlisted = dict.fromkeys(run_ids).keys() - {row.run_id for row in rows}
-    return poll_sweep(sweep_dir, [*rows, *(IndexRow(run_id, True, {}) for run_id in sorted(unlisted))])
-
-
-def cancel_runs(
-    sweep_dir: SweepDir, run_ids: Sequence[str], check: Callable[[], None] = unchecked
-) -> list[str]:
-    """Take runs out of the sweep until a retry; return those that this changed.
-
-    ``check`` is called under the lock and raises if another tree's decision is outdated.
-    """
-    require_own(sweep_dir)
-    with sweep_dir.lock():
-        check()
-        statuses = poll_named(sweep_dir, run_ids).statuses
-        concerned = [run_id for run_id in run_ids if not statuses[run_id].state.final]
-        if concerned:
-            runs = {run_id: sweep_dir.run(run_id).newest_attempt() for run_id in concerned}
-            sweep_dir.add_to_ledger(CancelEntry(runs=runs))
-    return concerned
-
-
-def withdraw(sweep_dir: SweepDir, *, rented: bool = False) -> list[OrchestrateError]:
-    """Cancel jobs that have not begun and have nothing left to do; what was in the way.
-
-    A machine that was rented for one is put on record as to be taken down, which an exchange with it does: a
-    cloud may not answer now. ``rented``: only those.
-    """
-    require_own(sweep_dir)
-    problems: list[OrchestrateError] = []
-    with sweep_dir.lock():
-        sent = set(unpacked(sweep_dir))
-        try:
-            if sent - job_ids(sweep_dir.read_ledger()).keys():
-                settle_submissions(sweep_dir)  # one whose id was lost is found by its name
-        except OrchestrateError as error:
-            problems.append(error)
-        idle = idle_jobs(sweep_dir) if sent or not rented else {}
-        for token in sent & idle.keys():
-            condemn(sweep_dir, token)
-        try:
-            if not rented:
-                AllBackends().cancel([job_id for token, job_id in idle.items() if token not in sent])
-        except OrchestrateError as error:
-            problems.append(error)
-    return problems
-
-
-def retry_runs(
-    sweep_dir: SweepDir, run_ids: Sequence[str], check: Callable[[], None] = unchecked
-) -> list[str]:
-    """Make finished, failed, stale, skipped or cancelled runs pending again; those it concerned.
-
-    The old result of a run stays in its folder under another name. ``check`` as for :func:`cancel_runs`.
-    """
-    require_own(sweep_dir)
-    with sweep_dir.lock():
-        check()
-        seen = poll_named(sweep_dir, run_ids)
-        statuses = correct(seen, inspect(sweep_dir, run_ids), sweep_dir).statuses
-        concerned = [run_id for run_id in run_ids if statuses[run_id].state.final]
-        if concerned:
-            runs = {run_id: _newest_attempt(sweep_dir, run_id) for run_id in concerned}  # none counts again
-            # In this order: a run without its result is to be done, whatever the ledger says.
-            for run_id in concerned:
-                run, counting = sweep_dir.run(run_id), sweep_dir.run_to_read(run_id)
-                if counting.path == run.path:
-                    run.retire_result(after=runs[run_id])
-                else:
-                    run.begin_anew(f"retried here: {counting.path}", after=runs[run_id])
-                # Failed, and not for a reason of the run's: something it builds on is damaged.
-                if statuses[run_id].state is RunState.FAILED and statuses[run_id].reason is None:
-                    run.begin_anew()
-            sweep_dir.add_to_ledger(RetryEntry(runs=runs))
-    return concerned
-
-
-def _newest_attempt(sweep_dir: SweepDir, run_id: str) -> int:
-    return max(run.newest_attempt() for run in sweep_dir.versions(run_id))
 
 
 def present(sweep_dir: SweepDir) -> Survey:

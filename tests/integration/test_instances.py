@@ -25,7 +25,7 @@ from jobs import instance as on_instance
 from orchestrator.backends.instances import Instance, RecordedState
 from orchestrator.backends.skypilot import client, instances
 from orchestrator.backends.skypilot.client import Request, RequestState
-from orchestrator.control import cloud_instances, submit
+from orchestrator.control import cloud_instances, decisions
 from orchestrator.control.exchange import age_note
 from orchestrator.control.follow import why_left
 from orchestrator.control.instance_costs import InstanceCost, costs
@@ -288,7 +288,7 @@ def test_what_a_retry_put_aside_does_not_come_back(rented: Rented, sent: tuple[S
     sweep, job = sent
     assert helpers.finish(train(rented, sweep, job)) == 0
     exchange(sweep)
-    submit.retry_runs(sweep, sweep.run_ids())
+    decisions.retry_runs(sweep, sweep.run_ids())
     exchange(sweep)
     assert not any(sweep.run(run_id).result_path.exists() for run_id in sweep.run_ids())
 
@@ -318,7 +318,7 @@ def test_what_somebody_stopped_is_told_and_left(
     monkeypatch.setattr(client, "clusters", lambda names, refresh: {rented.name: stopped})
     done = exchange(sweep)
     assert "sky start" in done.problems[0]
-    submit.stop_workers(sweep)
+    decisions.stop_workers(sweep)
     assert rented.taken_down == []
     assert states(sweep) == {RunState.QUEUED}
 

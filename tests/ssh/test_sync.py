@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.synthetic import finished_sweep
-from orchestrator.control.submit import stop_workers
+from orchestrator.control.decisions import stop_workers
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.records import plain
 from orchestrator.rundir import Event, Holder, RunDir, SweepDir

@@ -27,8 +27,8 @@ from benchmarks.synthetic import (
     write_journal,
 )
 from orchestrator.analysis.collect import collect
+from orchestrator.control.decisions import retry_runs
 from orchestrator.control.poll import poll_sweep
-from orchestrator.control.submit import retry_runs
 from orchestrator.core.records import plain
 from orchestrator.core.types import Run
 from orchestrator.rundir import Claim, Holder, RunDir, SweepDir

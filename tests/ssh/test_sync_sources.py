@@ -27,8 +27,8 @@ from benchmarks.synthetic import (
     write_journal,
 )
 from orchestrator.control.clean import CleanOptions, remove, surplus
+from orchestrator.control.decisions import retry_runs
 from orchestrator.control.poll import poll_sweep
-from orchestrator.control.submit import retry_runs
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources, RunState

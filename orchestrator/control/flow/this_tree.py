@@ -69,15 +69,7 @@ class OwnTarget(Flow):
         prospect = submit.plan_sweep(state, self._backend.capacity(), self.wish)
         self._check(prospect.plan)
         report_step(f"submitting to {self.target}")
-        done = submit.submit_sweep(
-            self.sweep,
-            self.sweep_dir,
-            self._backend,
-            self.wish,
-            code=self._code,
-            checked=prospect,
-            check=self._check,
-        )
+        done = submit.submit_checked(prospect, self._backend, self.wish, self._check, self._code)
         plan, self._jobs, self._waiting = done.plan, done.plan.jobs, done.plan.waiting
         return Started(
             path,

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.backends.local import LocalBackend
+from orchestrator.control.decisions import cancel_runs, retry_runs
 from orchestrator.control.remote.delegated import Assignment, Decision, _take_share, release, require_home
-from orchestrator.control.submit import cancel_runs, inspect_sweep, plan_sweep, retry_runs, submit_sweep
+from orchestrator.control.submit import inspect_sweep, plan_sweep, submit_sweep
 from orchestrator.core.errors import FormatError, OrchestrateError
 from orchestrator.core.records import plain
 from orchestrator.core.types import RunState, Sweep

@@ -111,7 +111,7 @@ def test_a_checked_plan_is_submitted_only_if_nothing_was_decided_since(results: 
     assert len(checked.plan.jobs) == len(RUNS)
     first = submit.submit_sweep(SWEEP, sweep_dir, other).plan
     again: list[Plan] = []
-    second = submit.submit_sweep(SWEEP, sweep_dir, backend, checked=checked, check=again.append).plan
+    second = submit.submit_checked(checked, backend, submit.AS_USUAL, again.append).plan
     assert not set(first.run_ids) & set(second.run_ids), "submitted twice"
     assert {*first.run_ids, *second.run_ids} == {run.run_id for run in RUNS}
     assert [plan.run_ids for plan in again] == [second.run_ids], "checked anew"
@@ -121,7 +121,8 @@ def test_a_checked_plan_is_not_made_again(results: Path, monkeypatch: pytest.Mon
     sweep_dir, backend = SweepDir(results, "tiny"), Stingy(10)
     checked = submit.plan_sweep(submit.inspect_sweep(SWEEP, sweep_dir), backend.capacity())
     monkeypatch.delattr(submit, "make_plan")
-    assert submit.submit_sweep(SWEEP, sweep_dir, backend, checked=checked).plan == checked.plan
+    done = submit.submit_checked(checked, backend, submit.AS_USUAL, lambda plan: None)
+    assert done.plan == checked.plan
 
 
 def test_a_name_that_the_scheduler_does_not_know_stops_nothing(
