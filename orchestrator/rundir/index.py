@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import Run
 from orchestrator.rundir.atomic import parse_exactly, write_atomic
-from orchestrator.rundir.plain_files import Version, read_text, version_of
+from orchestrator.rundir.plain_files import Version, current_version, read_text
 
 RUN_ID = re.compile(r"[0-9a-f]{16}")
 SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -54,7 +53,7 @@ class IndexFile:
     def read(self, hint: str) -> list[IndexRow]:
         """Read the index; empty before the first. Raises :class:`DamagedFileError` with this hint."""
         try:
-            version = version_of(os.stat(self._path))
+            version = current_version(self._path)
             if self._known is None or self._known[0] != version:
                 text = read_text(self._path, hint, errors="surrogateescape")
                 self._known = version, parse_index(self._path, text, hint, self._point)

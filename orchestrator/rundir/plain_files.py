@@ -86,6 +86,19 @@ def version_of(about: os.stat_result) -> Version:
     return Version(about.st_ino, about.st_size, about.st_mtime_ns)
 
 
+def current_version(path: Path) -> Version:
+    """Return the version of a plain file. Raises as :func:`read_plain`.
+
+    Opens it: a network file system's client answers a stat for some seconds from a cache, an opening never.
+    """
+
+    def read() -> Version:
+        with open_plain(path) as file:
+            return version_of(os.fstat(file.fileno()))
+
+    return persist(read)
+
+
 def same_content(one: Path, other: Path) -> bool:
     """Return whether two plain files hold the same bytes. Raises as :func:`read_plain`."""
     return read_plain(one) == read_plain(other)

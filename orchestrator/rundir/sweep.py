@@ -68,7 +68,7 @@ from orchestrator.rundir.journal import (
 )
 from orchestrator.rundir.kinds import MALFORMED
 from orchestrator.rundir.ledger_entries import DamagedEntry, LedgerEntry, parse_entry
-from orchestrator.rundir.plain_files import Version, open_to_write, read_text, version_of
+from orchestrator.rundir.plain_files import Version, current_version, open_to_write, read_text
 from orchestrator.rundir.run import RunDir
 from orchestrator.rundir.uploads import UploadLog
 from orchestrator.rundir.versions import SweepCopies, counting_run
@@ -218,7 +218,7 @@ class SweepDir:
     def _read_entry(self, number: int, strict: bool) -> LedgerEntry:
         path = self._entry(number)
         try:
-            version = version_of(os.stat(path))
+            version = current_version(path)
             known = self._entries.get(number)
             if known is not None and known[0] == version:
                 return known[1]
