@@ -73,8 +73,8 @@ def launch(
     its `--`. Raises :class:`OrchestrateError` if the grid, or a run of it, cannot work, or it would cost more
     than the budget; then nothing is submitted.
     """
-    tree, wish = Path(results).expanduser().absolute(), SubmitOptions(slots, budget=budget)
-    flow, notes = grid_flow(Path(grid).expanduser(), tree, wish, on, options), list[str]()
+    tree, submit_options = Path(results).expanduser().absolute(), SubmitOptions(slots, budget=budget)
+    flow, notes = grid_flow(Path(grid).expanduser(), tree, submit_options, on, options), list[str]()
     with _without_the_kernel():
         started = flow.start(notes.append, notes.append, detach=True)
     if not started.to_do:

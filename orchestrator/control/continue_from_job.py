@@ -44,7 +44,7 @@ def proceed(results: Path, name: str, job: str) -> str:
 
 def _submit(sweep_dir: SweepDir, latest: LastSubmission) -> Plan | None:
     """The submitted plan; ``None`` if runs are left that the queue has no room for."""
-    backend, wish, rooms = latest.backend, SubmitOptions(latest.slots, latest.canary), []
+    backend, options, rooms = latest.backend, SubmitOptions(latest.slots, latest.canary), []
 
     def room() -> Capacity:
         """The queue's room. The profile's limits count only jobs that still have work."""
@@ -68,7 +68,7 @@ def _submit(sweep_dir: SweepDir, latest: LastSubmission) -> Plan | None:
     sweep = submit.latest_sweep(sweep_dir)
     try:
         done = submit.submit_sweep(
-            sweep, sweep_dir, backend, wish, define=False, capacity=room, assignment=latest.assignment
+            sweep, sweep_dir, backend, options, define=False, capacity=room, assignment=latest.assignment
         )
     except QueueFullError:
         return None

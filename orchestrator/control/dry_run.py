@@ -26,7 +26,7 @@ def rehearse(
     sweep: Sweep,
     sweep_dir: SweepDir,
     backend: Backend,
-    wish: SubmitOptions = AS_USUAL,
+    options: SubmitOptions = AS_USUAL,
     *,
     code: FrozenCode | None = None,
     assignment: TargetAssignment | None = None,
@@ -39,7 +39,7 @@ def rehearse(
     :func:`submit.plan_sweep` and :func:`submit.render_plan`. Raises :class:`ChecksFailedError`.
     """
     capacity, notes = capacity_now(backend)
-    prospect = submit.plan_sweep(submit.inspect_sweep(sweep, sweep_dir), capacity, wish, assignment, later)
+    prospect = submit.plan_sweep(submit.inspect_sweep(sweep, sweep_dir), capacity, options, assignment, later)
     plan = prospect.plan
     warnings = _warnings(plan, code) if assignment is None else ()
     concerns = backend.concerns(plan, ask=not notes)

@@ -103,12 +103,12 @@ def fetch_from_trees(sweep_dir: SweepDir, tell: Tell) -> bool:
     ``False`` if some could not be fetched; ``tell`` gets the reason.
     """
     whole = True
-    wish = SyncOptions(sweeps=(sweep_dir.name,), only=frozenset({"metrics"}))
+    options = SyncOptions(sweeps=(sweep_dir.name,), only=frozenset({"metrics"}))
     for one in _given(sweep_dir):
         name = one.place.name
         try:
             source = find_source(f"{one.place.ssh}:{one.place.folder}/results")
-            for fetched in sync(source, sweep_dir.results, wish, SyncProgress()):
+            for fetched in sync(source, sweep_dir.results, options, SyncProgress()):
                 if fetched.complete:
                     tell(f"fetched {count(len(fetched.complete), 'result')} from {name}")
                 for problem in fetched.problems:

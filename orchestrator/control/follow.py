@@ -42,7 +42,7 @@ class Submitter(Protocol):
 
     sweep: Sweep
     sweep_dir: SweepDir
-    wish: SubmitOptions
+    options: SubmitOptions
     queues: bool
     apart: bool
 
@@ -67,9 +67,9 @@ class OneTarget:
     """The :class:`Submitter` of a target that this tree submits to."""
 
     def __init__(
-        self, sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: SubmitOptions = AS_USUAL
+        self, sweep: Sweep, sweep_dir: SweepDir, backend: Backend, options: SubmitOptions = AS_USUAL
     ) -> None:
-        self.sweep, self.sweep_dir, self.wish, self._backend = sweep, sweep_dir, wish, backend
+        self.sweep, self.sweep_dir, self.options, self._backend = sweep, sweep_dir, options, backend
         self.queues, self.apart = backend.queues, backend.capacity(ask=False).apart
 
     def survey(self) -> Survey:
@@ -83,8 +83,8 @@ class OneTarget:
             rooms.append(capacity.room)
             return capacity
 
-        sweep, sweep_dir, backend, wish = self.sweep, self.sweep_dir, self._backend, self.wish
-        plan = submit.submit_sweep(sweep, sweep_dir, backend, wish, define=False, capacity=room).plan
+        sweep, sweep_dir, backend, options = self.sweep, self.sweep_dir, self._backend, self.options
+        plan = submit.submit_sweep(sweep, sweep_dir, backend, options, define=False, capacity=room).plan
         full = rooms == [0] and plan.waiting and not plan.jobs
         return "the queue takes no more jobs of yours now" if full else None
 
@@ -130,7 +130,7 @@ def _work_off(target: Submitter, tell: Tell) -> Iterator[Survey]:
         chances = target.second_chances(seen)
         if not chances:
             idle = not seen.left and not seen.unknown
-            if idle or again >= _REPLACEMENTS or _stays_so(sweep_dir, seen, target.wish):
+            if idle or again >= _REPLACEMENTS or _stays_so(sweep_dir, seen, target.options):
                 return
         try:
             obstacle = _submit(target)
@@ -249,11 +249,11 @@ def _works(seen: Survey, targets: Collection[str] | None) -> bool:
     return any(seen.targets.get(token) in targets for token in seen.live)
 
 
-def _stays_so(sweep_dir: SweepDir, seen: Survey, wish: SubmitOptions) -> bool:
+def _stays_so(sweep_dir: SweepDir, seen: Survey, options: SubmitOptions) -> bool:
     """Whether the remaining runs are left for a reason, so that no worker is replaced."""
     left = why_left(sweep_dir, seen)
     if left.out_of_budget:  # other jobs may have used less than their share
-        return not worth_going_on(sweep_dir, seen, wish.budget)
+        return not worth_going_on(sweep_dir, seen, options.budget)
     return bool(left.why)
 
 

@@ -24,7 +24,7 @@ def forecasts(
     sweep: Sweep,
     sweep_dir: SweepDir,
     names: Iterable[str],
-    wish: SubmitOptions = submit.AS_USUAL,
+    options: SubmitOptions = submit.AS_USUAL,
     seen: Survey | None = None,
 ) -> list[Forecast]:
     """A forecast per target, as if it trained all unfinished runs; ``seen``: the sweep's state, if known.
@@ -38,17 +38,17 @@ def forecasts(
         profile = find_profile(name)
         capacity = make_backend(profile).capacity(ask=False)
         again = retried(seen, second_chances(sweep, seen, capacity))
-        plan = make_plan(sweep, again, capacity, submission=1, slots=wish.slots, canary=wish.canary)
+        plan = make_plan(sweep, again, capacity, submission=1, slots=options.slots, canary=options.canary)
         found.append(forecast(plan, again, where_of(profile, table, list_price), table))
     return found
 
 
 def mean_seconds(
-    sweep: Sweep, sweep_dir: SweepDir, names: Sequence[str], wish: SubmitOptions, seen: Survey
+    sweep: Sweep, sweep_dir: SweepDir, names: Sequence[str], options: SubmitOptions, seen: Survey
 ) -> dict[str, float]:
     """Return the predicted mean time of an unfinished run by target, where that of all its runs is known."""
     try:
-        found = forecasts(sweep, sweep_dir, names, wish, seen)
+        found = forecasts(sweep, sweep_dir, names, options, seen)
     except OrchestrateError:
         return {}
     times = {

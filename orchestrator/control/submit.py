@@ -144,7 +144,7 @@ class SubmissionPlan:
 def plan_sweep(
     state: SweepState,
     capacity: Capacity,
-    wish: SubmitOptions = AS_USUAL,
+    options: SubmitOptions = AS_USUAL,
     assignment: TargetAssignment | None = None,
     later: int = 0,
 ) -> SubmissionPlan:
@@ -156,8 +156,8 @@ def plan_sweep(
         seen,
         capacity,
         submission=_next_submission(state.seen.ledger) + later,
-        slots=wish.slots,
-        canary=wish.canary,
+        slots=options.slots,
+        canary=options.canary,
         assignment=assignment,
     )
     return SubmissionPlan(plan, chances, seen, state, assignment)
@@ -189,7 +189,7 @@ def submit_sweep(
     sweep: Sweep,
     sweep_dir: SweepDir,
     backend: Backend,
-    wish: SubmitOptions = AS_USUAL,
+    options: SubmitOptions = AS_USUAL,
     *,
     define: bool = True,
     capacity: Callable[[], Capacity] | None = None,
@@ -206,16 +206,16 @@ def submit_sweep(
             sweep = replace(sweep, plugins=submitted_plugins(sweep_dir))
         settle_submissions(sweep_dir)
         state = inspect_sweep(sweep, sweep_dir)
-        prospect = plan_sweep(state, (capacity or backend.capacity)(), wish, assignment)
+        prospect = plan_sweep(state, (capacity or backend.capacity)(), options, assignment)
         # A worker that is replaced is replaced by its like, whatever became of the checkout meanwhile.
         code = None if define else submitted_code(sweep_dir)
-        return _submit(prospect, backend, wish, code, define=define)
+        return _submit(prospect, backend, options, code, define=define)
 
 
 def submit_checked(
     prospect: SubmissionPlan,
     backend: Backend,
-    wish: SubmitOptions,
+    options: SubmitOptions,
     check: Callable[[Plan], None],
     code: FrozenCode | None = None,
 ) -> SubmissionReport:
@@ -226,9 +226,9 @@ def submit_checked(
     sweep, sweep_dir = prospect.state.sweep, prospect.state.sweep_dir
     with _deciding(sweep_dir):
         if settle_submissions(sweep_dir) or prospect.seen.ledger != sweep_dir.read_ledger():
-            prospect = plan_sweep(inspect_sweep(sweep, sweep_dir), backend.capacity(), wish)
+            prospect = plan_sweep(inspect_sweep(sweep, sweep_dir), backend.capacity(), options)
             check(prospect.plan)
-        return _submit(prospect, backend, wish, code)
+        return _submit(prospect, backend, options, code)
 
 
 @contextmanager
@@ -243,7 +243,7 @@ def _deciding(sweep_dir: SweepDir) -> Iterator[None]:
 def _submit(
     prospect: SubmissionPlan,
     backend: Backend,
-    wish: SubmitOptions,
+    options: SubmitOptions,
     code: FrozenCode | None,
     *,
     define: bool = True,
@@ -261,9 +261,9 @@ def _submit(
     ids: Mapping[str, str] = {}
     if plan.jobs or _new_skips(plan, seen):
         code = code or freeze(sweep_dir, Path.cwd())
-        money = reckon(plan, seen, sweep_dir, backend.address, list_price, wish.budget, launch=define)
+        money = reckon(plan, seen, sweep_dir, backend.address, list_price, options.budget, launch=define)
         scripts = scripts_of(money.plan, sweep_dir, backend, code)
-        entry = _entry(money, backend, wish, grid, code, prospect.assignment)
+        entry = _entry(money, backend, options, grid, code, prospect.assignment)
         submission = Submission(money.plan, sweep_dir, entry)  # what cannot be rendered is not on record
         full = submission.submit(scripts, backend)
         plan, ids = submission.plan, submission.job_ids
@@ -308,7 +308,7 @@ def render_plan(
 def _entry(
     money: BudgetedPlan,
     backend: Backend,
-    wish: SubmitOptions,
+    options: SubmitOptions,
     grid: int,
     code: FrozenCode,
     assignment: TargetAssignment | None,
@@ -321,8 +321,8 @@ def _entry(
         target=plan.target,
         on=backend.address,
         options=tuple(backend.options),
-        slots=wish.slots,
-        canary=wish.canary,
+        slots=options.slots,
+        canary=options.canary,
         trainer=plan.sweep.trainer,
         code=code,
         jobs=plan.jobs,

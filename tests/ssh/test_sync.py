@@ -44,8 +44,10 @@ def home(server: Server, monkeypatch: pytest.MonkeyPatch) -> Path:
     return server.laptop / "results"
 
 
-def bring(home: Path, wish: SyncOptions | None = None, source: str = ALIAS, dry: bool = False) -> SyncReport:
-    (brought,) = sync(find_source(source), home, wish or SyncOptions(), SyncProgress(), dry=dry)
+def bring(
+    home: Path, options: SyncOptions | None = None, source: str = ALIAS, dry: bool = False
+) -> SyncReport:
+    (brought,) = sync(find_source(source), home, options or SyncOptions(), SyncProgress(), dry=dry)
     return brought
 
 

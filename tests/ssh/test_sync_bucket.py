@@ -69,8 +69,8 @@ def put(bucket: BucketServer, sweep: SweepDir, part: int | None = None) -> None:
             client.upload_file(str(path), BUCKET, key, ExtraArgs=about, Config=config)
 
 
-def bring(home: Path, wish: SyncOptions | None = None, dry: bool = False) -> SyncReport:
-    (brought,) = sync(find_source(WHERE, home), home, wish or SyncOptions(), SyncProgress(), dry=dry)
+def bring(home: Path, options: SyncOptions | None = None, dry: bool = False) -> SyncReport:
+    (brought,) = sync(find_source(WHERE, home), home, options or SyncOptions(), SyncProgress(), dry=dry)
     return brought
 
 

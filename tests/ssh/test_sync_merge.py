@@ -43,8 +43,8 @@ from tests.helpers import children, kill, running, wait_for
 MATRIX = {"algorithm": ["mappo", "iql"], "seed": [0, 1]}
 
 
-def bring(source: SweepDir, home: Path, wish: SyncOptions | None = None) -> SyncReport:
-    (brought,) = sync(find_source(f"{source.results}/"), home, wish or SyncOptions(), SyncProgress())
+def bring(source: SweepDir, home: Path, options: SyncOptions | None = None) -> SyncReport:
+    (brought,) = sync(find_source(f"{source.results}/"), home, options or SyncOptions(), SyncProgress())
     return brought
 
 

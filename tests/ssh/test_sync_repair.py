@@ -27,8 +27,10 @@ MATRIX = {"algorithm": ["mappo", "iql"], "seed": [0, 1]}
 LONG_AGO = 1_700_000_000
 
 
-def bring(source: SweepDir, home: Path, wish: SyncOptions | None = None, dry: bool = False) -> SyncReport:
-    (brought,) = sync(find_source(f"{source.results}/"), home, wish or SyncOptions(), SyncProgress(), dry=dry)
+def bring(source: SweepDir, home: Path, options: SyncOptions | None = None, dry: bool = False) -> SyncReport:
+    (brought,) = sync(
+        find_source(f"{source.results}/"), home, options or SyncOptions(), SyncProgress(), dry=dry
+    )
     return brought
 
 

@@ -118,7 +118,7 @@ def require_policies(sweep_dir: SweepDir) -> None:
 def evaluate(
     sweep_dir: SweepDir,
     run_ids: Sequence[str],
-    wish: EvaluationOptions,
+    options: EvaluationOptions,
     tasks: Sequence[PlayedTask] = (OWN_TASK,),
     *,
     again: bool = True,
@@ -132,9 +132,9 @@ def evaluate(
     plugins = submitted_plugins(sweep_dir)
     with closing(_Player()) as player:
         for run_id, task in product(run_ids, tasks):
-            run_dir, asked = sweep_dir.run_to_read(run_id), replace(wish, task=task)
+            run_dir, asked = sweep_dir.run_to_read(run_id), replace(options, task=task)
             try:
-                run, checkpoint = _evaluable_run(run_dir), choose_checkpoint(run_dir, wish.checkpoint)
+                run, checkpoint = _evaluable_run(run_dir), choose_checkpoint(run_dir, options.checkpoint)
                 known = _recorded(run_dir, checkpoint, asked, on_record)
                 if known is not None:
                     yield EvaluatedPolicy(known, 0.0, known=True)
@@ -213,20 +213,20 @@ def _other_trainer(which: str, trainer: str) -> OrchestrateError:
 
 
 def _recorded(
-    run_dir: RunDir, checkpoint: CheckpointFile, wish: EvaluationOptions, on_record: Iterable[Evaluation]
+    run_dir: RunDir, checkpoint: CheckpointFile, options: EvaluationOptions, on_record: Iterable[Evaluation]
 ) -> Evaluation | None:
     """Return the same evaluation on record, as far as its options are known without the trainer."""
     usual = usual_of(run_dir)
-    if usual is None or wish.film is not None:
+    if usual is None or options.film is not None:
         return None
     wanted = (
         run_dir.run_id,
         checkpoint.digest,
-        wish.best,
-        wish.task.text(usual.task),
-        wish.episodes or usual.episodes * (TIMES_FOR_BEST if wish.best else 1),
-        wish.seed,
-        usual.deterministic if wish.deterministic is None else wish.deterministic,
+        options.best,
+        options.task.text(usual.task),
+        options.episodes or usual.episodes * (TIMES_FOR_BEST if options.best else 1),
+        options.seed,
+        usual.deterministic if options.deterministic is None else options.deterministic,
     )
     for one in on_record:
         asked = (one.run_id, one.checkpoint, one.best, one.task, one.episodes, one.seed, one.deterministic)
@@ -281,26 +281,26 @@ def _evaluate(
     sweep_dir: SweepDir,
     run: Run,
     checkpoint: CheckpointFile,
-    wish: EvaluationOptions,
+    options: EvaluationOptions,
     plugins: Sequence[PluginSource],
     player: _Player,
 ) -> EvaluatedPolicy:
     for _ in range(_TRIES):
-        answer = player.ask(_request(run, checkpoint, wish, plugins))
-        if not answer.get("gone") or wish.checkpoint is not None:
+        answer = player.ask(_request(run, checkpoint, options, plugins))
+        if not answer.get("gone") or options.checkpoint is not None:
             break
         checkpoint = choose_checkpoint(sweep_dir.run_to_read(run.run_id), None)
     if "error" in answer:
-        on = f" on {wish.task.text('its task')}" if wish.task != OWN_TASK else ""
+        on = f" on {options.task.text('its task')}" if options.task != OWN_TASK else ""
         raise OrchestrateError(f"run {run.run_id[:8]}{on}: {answer['error']}", hint=answer["hint"])
     evaluation = Evaluation(
         run_id=run.run_id,
         frames=answer["frames"],
-        best=wish.best,
+        best=options.best,
         checkpoint=checkpoint.digest,
-        task=wish.task.text(answer["task"]),
+        task=options.task.text(answer["task"]),
         episodes=len(answer["returns"]),
-        seed=wish.seed,
+        seed=options.seed,
         deterministic=answer["deterministic"],
         returns=tuple(answer["returns"]),
         lengths=tuple(answer["lengths"]),
@@ -317,20 +317,20 @@ def _evaluate(
 
 
 def _request(
-    run: Run, checkpoint: CheckpointFile, wish: EvaluationOptions, plugins: Sequence[PluginSource]
+    run: Run, checkpoint: CheckpointFile, options: EvaluationOptions, plugins: Sequence[PluginSource]
 ) -> dict[str, Any]:
     return {
         "plugins": [asdict(plugin) for plugin in plugins],
         "run": plain(run),
         "checkpoint": {**asdict(checkpoint), "path": str(checkpoint.path.absolute())},
-        "best": wish.best,
-        "episodes": wish.episodes,
-        "times": TIMES_FOR_BEST if wish.best else 1,
-        "deterministic": wish.deterministic,
-        "seed": wish.seed,
-        "task": wish.task.name,
-        "changes": dict(wish.task.changes),
-        "film": str(wish.film.absolute()) if wish.film is not None else None,
+        "best": options.best,
+        "episodes": options.episodes,
+        "times": TIMES_FOR_BEST if options.best else 1,
+        "deterministic": options.deterministic,
+        "seed": options.seed,
+        "task": options.task.name,
+        "changes": dict(options.task.changes),
+        "film": str(options.film.absolute()) if options.film is not None else None,
     }
 
 

@@ -26,57 +26,64 @@ __all__ = ["Flow", "Started", "Tell", "again_flow", "assigned_flow", "flow_of", 
 def flow_of(
     sweep: Sweep,
     sweep_dir: SweepDir,
-    wish: SubmitOptions,
+    options: SubmitOptions,
     on: str | None = None,
-    options: Sequence[str] = (),
+    scheduler_options: Sequence[str] = (),
     *,
     adopt: bool = False,
 ) -> Flow:
     """The flow of a sweep ``on`` targets, separated by commas; by default on the grid's own.
 
-    ``options`` are further options of a scheduler's own command. ``adopt``: go on with a sweep of this name
-    that another tree submitted behind ssh. Raises :class:`ProfileError`, :class:`GridError`.
+    ``scheduler_options``: of a scheduler's own command. ``adopt``: go on with a sweep of this name that
+    another tree submitted behind ssh. Raises :class:`ProfileError`, :class:`GridError`.
     """
     names = tuple(on.split(",")) if on is not None else sweep.targets
     if len(names) > 1:
-        shared = SharedSweep(sweep, sweep_dir, wish, adopt)
-        return SeveralTargets(shared, targets_of(shared, names, options, asked=on is not None))
+        shared = SharedSweep(sweep, sweep_dir, options, adopt)
+        return SeveralTargets(shared, targets_of(shared, names, scheduler_options, asked=on is not None))
     if profile := behind_ssh(sweep, on):
-        return TargetOverSsh(sweep, sweep_dir, wish, profile, options, only=None, adopt=adopt)
-    return OwnTarget(sweep, sweep_dir, wish, target_of(sweep, on, options), take_back=on is not None)
+        return TargetOverSsh(sweep, sweep_dir, options, profile, scheduler_options, only=None, adopt=adopt)
+    return OwnTarget(
+        sweep, sweep_dir, options, target_of(sweep, on, scheduler_options), take_back=on is not None
+    )
 
 
 def again_flow(
-    sweep: Sweep, sweep_dir: SweepDir, wish: SubmitOptions, on: str | None, run_ids: Collection[str]
+    sweep: Sweep, sweep_dir: SweepDir, options: SubmitOptions, on: str | None, run_ids: Collection[str]
 ) -> Flow:
     """The flow of runs to be done again ``on`` a target; by default where they were submitted last."""
     if on is None and len(sweep.targets) > 1:
-        return flow_of(sweep, sweep_dir, wish)
+        return flow_of(sweep, sweep_dir, options)
     if profile := behind_ssh(sweep, on):
-        return TargetOverSsh(sweep, sweep_dir, wish, profile, (), only=run_ids, adopt=False)
+        return TargetOverSsh(sweep, sweep_dir, options, profile, (), only=run_ids, adopt=False)
     latest = latest_target(sweep_dir) if on is None else None
     backend = latest.backend if latest else target_of(sweep, on)
-    return OwnTarget(sweep, sweep_dir, wish, backend)
+    return OwnTarget(sweep, sweep_dir, options, backend)
 
 
 def grid_flow(
     file: Path,
     results: Path,
-    wish: SubmitOptions,
+    options: SubmitOptions,
     on: str | None = None,
-    options: Sequence[str] = (),
+    scheduler_options: Sequence[str] = (),
     *,
     adopt: bool = False,
 ) -> Flow:
     """The flow of a grid file; its sweep lies in the results tree ``results``. See :func:`flow_of`."""
     sweep = load_sweep(file, results)
-    return flow_of(sweep, SweepDir(results, sweep.name), wish, on, options, adopt=adopt)
+    return flow_of(sweep, SweepDir(results, sweep.name), options, on, scheduler_options, adopt=adopt)
 
 
 def assigned_flow(
-    assignment: bytes, results: Path, wish: SubmitOptions, options: Sequence[str] = (), *, dry: bool
+    assignment: bytes,
+    results: Path,
+    options: SubmitOptions,
+    scheduler_options: Sequence[str] = (),
+    *,
+    dry: bool,
 ) -> Flow:
     """The flow of runs that another tree assigns to this one. With ``dry`` nothing is written."""
     given = take_up(Assignment.from_bytes(assignment), results, dry=dry)
-    backend = make_backend(given.profile, options)
-    return OwnTarget(given.sweep, given.sweep_dir, wish, backend, code=given.code)
+    backend = make_backend(given.profile, scheduler_options)
+    return OwnTarget(given.sweep, given.sweep_dir, options, backend, code=given.code)

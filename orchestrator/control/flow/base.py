@@ -29,8 +29,8 @@ class Flow(ABC):
     leaves: bool
     stops = stays = ""
 
-    def __init__(self, sweep: Sweep, sweep_dir: SweepDir, wish: SubmitOptions) -> None:
-        self.sweep, self.sweep_dir, self.wish = sweep, sweep_dir, wish
+    def __init__(self, sweep: Sweep, sweep_dir: SweepDir, options: SubmitOptions) -> None:
+        self.sweep, self.sweep_dir, self.options = sweep, sweep_dir, options
         self.detach = False
         self._started: Started | None = None
         self._tell: Tell = quietly

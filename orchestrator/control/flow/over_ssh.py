@@ -32,16 +32,16 @@ class TargetOverSsh(Flow):
         self,
         sweep: Sweep,
         sweep_dir: SweepDir,
-        wish: SubmitOptions,
+        options: SubmitOptions,
         profile: Profile,
-        options: Sequence[str],
+        scheduler_options: Sequence[str],
         *,
         only: Collection[str] | None,
         adopt: bool,
     ) -> None:
-        super().__init__(sweep, sweep_dir, wish)
+        super().__init__(sweep, sweep_dir, options)
         self._profile = profile
-        self._asked = Delegation(sweep, sweep_dir, profile, wish, options, only, adopt)
+        self._asked = Delegation(sweep, sweep_dir, profile, options, scheduler_options, only, adopt)
         self.target, self.on = profile.name, profile.address
         self._seen: Survey | None = None
 

@@ -23,7 +23,7 @@ class SeveralTargets(Flow):
     leaves, stops, stays = False, "runs on this machine", ", jobs elsewhere go on"
 
     def __init__(self, shared: SharedSweep, targets: Sequence[TargetHandle]) -> None:
-        super().__init__(shared.sweep, shared.sweep_dir, shared.wish)
+        super().__init__(shared.sweep, shared.sweep_dir, shared.options)
         self._targets = targets
         self.target = ", ".join(one.name for one in targets)
         self.on = ",".join(one.address for one in targets)
@@ -55,7 +55,7 @@ class SeveralTargets(Flow):
 
     def _follow(self) -> Iterator[Survey]:
         self._shared.tell = self._tell
-        if self.wish.canary:
+        if self.options.canary:
             yield from follow_canaries(self._shared, self._tell)
         if self.detach:
             return
@@ -66,7 +66,7 @@ class SeveralTargets(Flow):
 
     def _name_lost_jobs(self, seen: Survey) -> None:
         """Say once of each target that jobs of it ended before their runs, while other jobs work."""
-        left = Counter(seen.target(run_id) for run_id in seen.left if not self.wish.canary)
+        left = Counter(seen.target(run_id) for run_id in seen.left if not self.options.canary)
         for target in filter(None, left) if seen.active else ():
             runs = count(left[target], "run")
             said = f"{target}: {runs} left by jobs that ended; dealt again when no job is left, and now by:"

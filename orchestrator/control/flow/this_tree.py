@@ -38,15 +38,15 @@ class OwnTarget(Flow):
         self,
         sweep: Sweep,
         sweep_dir: SweepDir,
-        wish: SubmitOptions,
+        options: SubmitOptions,
         backend: Backend,
         *,
         take_back: bool = False,
         code: FrozenCode | None = None,
     ) -> None:
-        super().__init__(sweep, sweep_dir, wish)
+        super().__init__(sweep, sweep_dir, options)
         self._backend, self._take_back, self._code = backend, take_back, code
-        self._replacing = OneTarget(sweep, sweep_dir, backend, wish)
+        self._replacing = OneTarget(sweep, sweep_dir, backend, options)
         self.target, self.on = backend.capacity(ask=False).target, backend.address
         self.leaves, self.stops = backend.leaves, "" if backend.queues else "runs"
         self._jobs: Sequence[Job] = ()
@@ -54,22 +54,22 @@ class OwnTarget(Flow):
         self._settled: Survey | None = None
 
     def rehearse(self) -> Mapping[str, Any]:
-        return dry_run.rehearse(self.sweep, self.sweep_dir, self._backend, self.wish, code=self._code)
+        return dry_run.rehearse(self.sweep, self.sweep_dir, self._backend, self.options, code=self._code)
 
     def _start(self) -> Started:
         kept = delegate.take_back(self.sweep, self.sweep_dir) if self._take_back else {}
         exchange_with_instances(self.sweep_dir, self._tell, not_within=0, orphans=True)
         report_step("looking at what is done")
         state, path = submit.inspect_sweep(self.sweep, self.sweep_dir), f"{self.sweep_dir.path}/"
-        prospect = submit.plan_sweep(state, self._backend.capacity(ask=False), self.wish)
+        prospect = submit.plan_sweep(state, self._backend.capacity(ask=False), self.options)
         if submit.is_settled(prospect):
             notes = leave_queue(self.sweep_dir, prospect.seen)
             self._settled = with_stale(prospect.seen, self.sweep_dir)
             return Started(path, notes=notes, kept=kept, over=self.detach or not self.costs())
-        prospect = submit.plan_sweep(state, self._backend.capacity(), self.wish)
+        prospect = submit.plan_sweep(state, self._backend.capacity(), self.options)
         self._check(prospect.plan)
         report_step(f"submitting to {self.target}")
-        done = submit.submit_checked(prospect, self._backend, self.wish, self._check, self._code)
+        done = submit.submit_checked(prospect, self._backend, self.options, self._check, self._code)
         plan, self._jobs, self._waiting = done.plan, done.plan.jobs, done.plan.waiting
         return Started(
             path,
@@ -91,7 +91,7 @@ class OwnTarget(Flow):
             self._warn(str(warning))
 
     def _follow(self) -> Iterator[Survey]:
-        if self.wish.canary and self._settled is None:
+        if self.options.canary and self._settled is None:
             yield from follow_canaries(self._replacing, self._tell)
         if not self.detach:
             yield from follow(self._replacing, self._tell)
@@ -107,7 +107,7 @@ class OwnTarget(Flow):
 
     def why_left(self, seen: Survey) -> WhyLeft:
         left, full = super().why_left(seen), "the queue takes no more jobs of yours now"
-        if self.wish.canary:
+        if self.options.canary:
             return left._replace(why="no run of their configuration has trained anything yet")
         return left._replace(why=left.why or (full if self._waiting else "their worker died again and again"))
 

@@ -37,7 +37,7 @@ class SharedTargets:
     queues = True
 
     def __init__(self, shared: SharedSweep, targets: Sequence[TargetHandle], tell: Tell) -> None:
-        self.sweep, self.sweep_dir, self.wish = shared.sweep, shared.sweep_dir, shared.wish
+        self.sweep, self.sweep_dir, self.options = shared.sweep, shared.sweep_dir, shared.options
         self.apart = any(target.capacity.apart for target in targets)
         # Targets without a queue come last: they can get the share of one that refuses, but no second job.
         self._targets = sorted(targets, key=lambda target: target.begins_at_once)
@@ -60,7 +60,7 @@ class SharedTargets:
     def todo(self, seen: Survey) -> list[str]:
         """Runs without a target, the most urgent first: those begun before, then the others interleaved."""
         runs = [run for run in to_do(self.sweep, seen) if run.run_id not in self.skipped]
-        if self.wish.canary:
+        if self.options.canary:
             runs, _ = canaries(runs, self.sweep.runs, seen)
         runs = in_turns(self._own(runs, seen), self.sweep.runs, seen)
         runs.sort(key=lambda run: seen.statuses[run.run_id].attempt == 0)
@@ -133,7 +133,9 @@ class SharedTargets:
     def _open(self, *, define: bool) -> None:
         """Record the grid, skipped runs and second chances."""
         nothing = TargetAssignment(frozenset(), self.skipped)
-        submit_sweep(self.sweep, self.sweep_dir, LocalBackend(), self.wish, define=define, assignment=nothing)
+        submit_sweep(
+            self.sweep, self.sweep_dir, LocalBackend(), self.options, define=define, assignment=nothing
+        )
         with self.sweep_dir.lock():
             for entry in self.second_chances(poll_sweep(self.sweep_dir, rows_of(self.sweep, self.sweep_dir))):
                 self.sweep_dir.add_to_ledger(entry)
@@ -141,7 +143,9 @@ class SharedTargets:
     def _mean_seconds(self, seen: Survey) -> Mapping[str, float]:
         """Return the predicted mean time of a run by target, as far as it is known and runs are to do."""
         addresses = [target.address for target in self._targets]
-        return mean_seconds(self.sweep, self.sweep_dir, addresses, self.wish, seen) if self.todo(seen) else {}
+        return (
+            mean_seconds(self.sweep, self.sweep_dir, addresses, self.options, seen) if self.todo(seen) else {}
+        )
 
     def _to_take(self, seen: Survey, seconds: Mapping[str, float]) -> list[tuple[TargetHandle, list[str]]]:
         """Return each target with its queued runs that another one is predicted to finish earlier."""

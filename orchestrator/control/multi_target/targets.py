@@ -39,7 +39,7 @@ class SharedSweep:
 
     sweep: Sweep
     sweep_dir: SweepDir
-    wish: SubmitOptions
+    options: SubmitOptions
     adopt: bool = False
 
 
@@ -64,7 +64,7 @@ class LocalTarget:
 
     def __init__(self, shared: SharedSweep, backend: Backend) -> None:
         self._shared, self._backend, spec = shared, backend, get_backend(backend.kind)
-        self._wish = replace(shared.wish, canary=False)
+        self._options = replace(shared.options, canary=False)
         self.capacity, self._patience = backend.capacity(ask=False), spec.patience
         self.name, self.address = self.capacity.target, backend.address
         self.begins_at_once, self.takes_options = not backend.queues, bool(spec.options)
@@ -76,7 +76,7 @@ class LocalTarget:
         own = [one for run_id, one in seen.statuses.items() if seen.target(run_id) == self.name]
         queued = [one for one in own if one.state is RunState.QUEUED]
         busy = sum(one.state in _AT_WORK for one in own)
-        places = places_of(self._shared.sweep, self.capacity, self._shared.wish.slots, busy)
+        places = places_of(self._shared.sweep, self.capacity, self._shared.options.slots, busy)
         if self.begins_at_once:
             accepts = places > busy + len(queued)
             return TargetLoad(self.name, places, can, busy, _ids(queued), open=accepts)
@@ -105,13 +105,15 @@ class LocalTarget:
         Raises :class:`OrchestrateError`.
         """
         sweep, sweep_dir = self._shared.sweep, self._shared.sweep_dir
-        done = submit_sweep(sweep, sweep_dir, self._backend, self._wish, define=define, assignment=assignment)
+        done = submit_sweep(
+            sweep, sweep_dir, self._backend, self._options, define=define, assignment=assignment
+        )
         return TargetSubmission(bool(done.plan.jobs), done.plan.waiting, done.notes)
 
     def rehearse(self, assignment: TargetAssignment, later: int) -> Mapping[str, Any]:
         """Plan a submission after ``later`` others, in the form of :func:`dry_run.planned`."""
         sweep, sweep_dir = self._shared.sweep, self._shared.sweep_dir
-        return rehearse(sweep, sweep_dir, self._backend, self._wish, assignment=assignment, later=later)
+        return rehearse(sweep, sweep_dir, self._backend, self._options, assignment=assignment, later=later)
 
     def take(self, run_ids: Collection[str], seen: Survey) -> None:
         """Enter in the ledger that jobs submitted so far leave queued runs alone; cancel jobs without others.
@@ -142,17 +144,17 @@ class RemoteTarget:
     begins_at_once, takes_options, own_tree = False, True, True
     blocked: Concern | None = None  # it knows itself, and refuses
 
-    def __init__(self, shared: SharedSweep, profile: Profile, options: Sequence[str]) -> None:
-        self._shared, self._profile, self._options = shared, profile, tuple(options)
+    def __init__(self, shared: SharedSweep, profile: Profile, scheduler_options: Sequence[str]) -> None:
+        self._shared, self._profile, self._scheduler_options = shared, profile, tuple(scheduler_options)
         self._patience = get_backend(profile.backend).patience
-        self.capacity = delegate.capacity_there(profile, options)
+        self.capacity = delegate.capacity_there(profile, scheduler_options)
         self.name, self.address = self.capacity.target, profile.address
 
     def load(self, seen: Survey, can: frozenset[str]) -> TargetLoad:
         own = self._given(seen)
         queued = [one for one in own if one.state not in _AT_WORK and not one.attempt]
         busy = sum(one.state in _AT_WORK for one in own)
-        places = places_of(self._shared.sweep, self.capacity, self._shared.wish.slots, busy)
+        places = places_of(self._shared.sweep, self.capacity, self._shared.options.slots, busy)
         waited = time.time() - self._given_at() if queued else 0.0
         wait, free = max(waited, self._patience), queued if waited >= self._patience else []
         return TargetLoad(self.name, places, can, len(own) - len(free), _ids(free), wait=wait)
@@ -183,9 +185,11 @@ class RemoteTarget:
         return delegate.rehearse(self._delegation(assignment))
 
     def _delegation(self, assignment: TargetAssignment) -> Delegation:
-        shared, wish = self._shared, replace(self._shared.wish, canary=False)
+        shared, options = self._shared, replace(self._shared.options, canary=False)
         only, adopt = assignment.run_ids, shared.adopt
-        return Delegation(shared.sweep, shared.sweep_dir, self._profile, wish, self._options, only, adopt)
+        return Delegation(
+            shared.sweep, shared.sweep_dir, self._profile, options, self._scheduler_options, only, adopt
+        )
 
     def take(self, run_ids: Collection[str], seen: Survey) -> None:
         if run_ids:
@@ -197,7 +201,7 @@ TargetHandle = LocalTarget | RemoteTarget
 
 
 def targets_of(
-    shared: SharedSweep, names: Sequence[str], options: Sequence[str], *, asked: bool
+    shared: SharedSweep, names: Sequence[str], scheduler_options: Sequence[str], *, asked: bool
 ) -> list[TargetHandle]:
     """The targets of these names, in order; ``asked``: the command line named them, not the grid.
 
@@ -206,7 +210,7 @@ def targets_of(
     found: list[TargetHandle] = []
     for name in names:
         try:
-            found.append(_handle(shared, name, options))
+            found.append(_handle(shared, name, scheduler_options))
         except ProfileError as error:
             if asked:
                 raise
@@ -215,19 +219,19 @@ def targets_of(
             raise OrchestrateError(
                 f"found the target {found[-1].name} twice, expected each once", hint="name it once"
             )
-    if options and not any(one.takes_options for one in found):
+    if scheduler_options and not any(one.takes_options for one in found):
         raise OrchestrateError(
-            f"found {' '.join(options)} after `--`, and none of {', '.join(names)} passes options on",
+            f"found {' '.join(scheduler_options)} after `--`; none of {', '.join(names)} passes options on",
             hint="options after `--` are for a scheduler: leave them away",
         )
     return found
 
 
-def _handle(shared: SharedSweep, name: str, options: Sequence[str]) -> TargetHandle:
+def _handle(shared: SharedSweep, name: str, scheduler_options: Sequence[str]) -> TargetHandle:
     if (profile := behind_ssh(shared.sweep, name)) is not None:
-        return RemoteTarget(shared, profile, options)
+        return RemoteTarget(shared, profile, scheduler_options)
     takes_options = get_backend(find_profile(name).backend).options
-    return LocalTarget(shared, find_target(name, options if takes_options else ()))
+    return LocalTarget(shared, find_target(name, scheduler_options if takes_options else ()))
 
 
 def _ids(statuses: Sequence[RunStatus]) -> tuple[str, ...]:

@@ -46,15 +46,15 @@ _TO_DO = (RunState.PENDING, RunState.INTERRUPTED, RunState.QUEUED)
 class Delegation:
     """A sweep for the tree of ``profile``, and the options of its submission; optionally ``only`` these runs.
 
-    ``options``: of a scheduler's own command. ``adopt``: go on with a sweep that came to that place from
-    another tree, or from none.
+    ``scheduler_options``: of a scheduler's own command. ``adopt``: go on with a sweep that came to that place
+    from another tree, or from none.
     """
 
     sweep: Sweep
     sweep_dir: SweepDir
     profile: Profile
-    wish: SubmitOptions
-    options: Sequence[str] = ()
+    options: SubmitOptions
+    scheduler_options: Sequence[str] = ()
     only: Collection[str] | None = None
     adopt: bool = False
 
@@ -76,13 +76,13 @@ class Delegation:
 
     def command(self, *how: str) -> list[str]:
         """Return the command line that submits an assignment there."""
-        slots, budget = self.wish.slots, self.wish.budget
+        slots, budget = self.options.slots, self.options.budget
         return [
             *("sweep", "--delegated", *how),
             *(() if slots is None else ("--slots", str(slots))),
-            *(("--canary",) if self.wish.canary else ()),
+            *(("--canary",) if self.options.canary else ()),
             *(() if budget is None else ("--budget", str(budget))),
-            *("--", *self.options),
+            *("--", *self.scheduler_options),
         ]
 
 
@@ -140,13 +140,13 @@ def take_back(
     require_own(sweep_dir)
     if not assigned_of(sweep_dir):
         return {}
-    options = (
+    arguments = (
         *(["--moved"] if only is not None and not waiting else []),
         *(["--waiting"] if waiting else []),
     )
     with sweep_dir.lock():
         wanted = _to_do(sweep, submit.inspect_sweep(sweep, sweep_dir).seen, only)
-        return _recall(wanted, sweep_dir, None, options, lost=lost)
+        return _recall(wanted, sweep_dir, None, arguments, lost=lost)
 
 
 def _to_do(sweep: Sweep, seen: Survey, only: Collection[str] | None) -> set[str]:
@@ -180,13 +180,15 @@ def _accepted(sweep_dir: SweepDir, number: int) -> None:
         sweep_dir.amend_ledger(replace(mine, accepted=True))
 
 
-def capacity_there(profile: Profile, options: Sequence[str] = ()) -> Capacity:
+def capacity_there(profile: Profile, scheduler_options: Sequence[str] = ()) -> Capacity:
     """What a job can have at a profile behind ssh, as far as it is known here."""
-    return _backend_there(profile, options).capacity(ask=False)
+    return _backend_there(profile, scheduler_options).capacity(ask=False)
 
 
-def _backend_there(profile: Profile, options: Sequence[str]) -> Backend:
-    return make_backend(parse_profile(text_for_there(profile), profile.source, profile.name), options)
+def _backend_there(profile: Profile, scheduler_options: Sequence[str]) -> Backend:
+    return make_backend(
+        parse_profile(text_for_there(profile), profile.source, profile.name), scheduler_options
+    )
 
 
 def rehearse(asked: Delegation) -> Mapping[str, Any]:
@@ -212,14 +214,14 @@ def _first_plan(
     asked: Delegation, there: RemoteCode, shipped: SentCode, given: frozenset[str]
 ) -> Mapping[str, Any]:
     sweep, folder = asked.sweep, Path(there.place.folder)
-    backend = _backend_there(asked.profile, asked.options)
+    backend = _backend_there(asked.profile, asked.scheduler_options)
     in_tree = SweepDir(folder / "results", sweep.name)
     code = shipped.at(CodeDir.of(in_tree, shipped.id).path, folder)
     share = replace(sweep, runs=tuple(run for run in sweep.runs if run.run_id in given))
     with TemporaryDirectory() as nothing:
         empty = SweepDir(Path(nothing), sweep.name)
         state = submit.inspect_sweep(share, empty)
-        plan = submit.plan_sweep(state, backend.capacity(ask=False), asked.wish).plan
+        plan = submit.plan_sweep(state, backend.capacity(ask=False), asked.options).plan
     scripts = submit.render_plan(plan, in_tree, backend, code)
     concerns = backend.concerns(plan, ask=False)
     unasked = f"{UNASKED}: {there.place.ssh} has nothing of this sweep yet"
@@ -246,7 +248,7 @@ def _recall(
     wanted: Collection[str],
     sweep_dir: SweepDir,
     place: TreePlace | None,
-    options: Sequence[str] = (),
+    arguments: Sequence[str] = (),
     *,
     lost: bool = False,
 ) -> dict[str, str]:
@@ -265,7 +267,7 @@ def _recall(
         if not lost:
             try:
                 recalled = replace(one, number=number)
-                answer = decide(sweep_dir, recalled, ["release", sweep_dir.name, *options], runs)
+                answer = decide(sweep_dir, recalled, ["release", sweep_dir.name, *arguments], runs)
                 released, held = answer["released"], answer["held"]
             except OrchestrateError as error:
                 released, held = [], dict.fromkeys(runs, str(error))

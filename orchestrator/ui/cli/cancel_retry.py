@@ -133,14 +133,14 @@ def retry(
         _tell_again(sweep, anew, sweep_dir)
     codes = [1 if kept else 0]
     if anew:
-        latest, wish = latest_sweep(sweep_dir), SubmitOptions(slots)
+        latest, options = latest_sweep(sweep_dir), SubmitOptions(slots)
         places = [(place.address, runs) for place, runs in decided.there.items()]
         shares: list[tuple[str | None, Sequence[str]]] = (
             [(None, decided.here), *places] if on is None else [(on, anew)]
         )
         for target, share in shares:
             if share:
-                flow = again_flow(latest, sweep_dir, wish, target, share)
+                flow = again_flow(latest, sweep_dir, options, target, share)
                 codes.append(work_through(flow, detach=detach, as_json=as_json))
     elif as_json:
         print_json({"sweep": sweep, "jobs": [], "runs": []})

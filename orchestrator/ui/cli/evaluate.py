@@ -99,8 +99,8 @@ def evaluate(
         if len(run_ids) > 1 or len(tasks) > 1:
             meant = f"{len(run_ids)} runs" if len(run_ids) > 1 else f"{len(tasks)} tasks"
             raise OrchestrateError(f"--render: one file, but {meant} are meant", hint="name one")
-    wish = EvaluationOptions(checkpoint, best, episodes, deterministic, seed, film=render)
-    played = play(sweep_dir, run_ids, wish, tasks, again=bool(runs))
+    options = EvaluationOptions(checkpoint, best, episodes, deterministic, seed, film=render)
+    played = play(sweep_dir, run_ids, options, tasks, again=bool(runs))
     if (total := len(run_ids) * len(tasks)) == 1:
         with working("playing the policy"):
             ended = list(played)

@@ -100,11 +100,11 @@ def sweep(
         from orchestrator.control.submit import SubmitOptions
         from orchestrator.ui.cli.work_through import work_through
 
-        wish = SubmitOptions(slots, canary, budget)
+        submit_options = SubmitOptions(slots, canary, budget)
         if delegated:
-            flow = assigned_flow(sys.stdin.buffer.read(), results, wish, further, dry=dry_run)
+            flow = assigned_flow(sys.stdin.buffer.read(), results, submit_options, further, dry=dry_run)
         else:
-            flow = grid_flow(file, results, wish, on, further, adopt=adopt)
+            flow = grid_flow(file, results, submit_options, on, further, adopt=adopt)
         planned = flow.rehearse() if dry_run else None
     if planned is None:
         raise typer.Exit(

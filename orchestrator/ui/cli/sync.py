@@ -96,7 +96,7 @@ def sync(
 
     if dest.is_symlink() or dest.exists():
         _check_folder(dest)
-    wish = SyncOptions(
+    options = SyncOptions(
         tuple(sweep or ()),
         tuple(run or ()),
         kinds(only) if only is not None else None,
@@ -104,12 +104,14 @@ def sync(
         verify,
     )
     if source is None:
-        here_only = wandb or dry_run or prune_remote or watch is not None or wish != SyncOptions(wish.sweeps)
-        if not here_only and (whole := _exchange(dest, wish.sweeps)) is not None:
+        here_only = (
+            wandb or dry_run or prune_remote or watch is not None or options != SyncOptions(options.sweeps)
+        )
+        if not here_only and (whole := _exchange(dest, options.sweeps)) is not None:
             raise typer.Exit(0 if whole else 1)
         if not wandb or prune_remote or watch is not None:
             raise NotFoundError("no SOURCE is given to bring results from", hint=_NO_SOURCE)
-        raise typer.Exit(0 if upload(dest, wish.sweeps, wish.runs, dry_run=dry_run) else 1)
+        raise typer.Exit(0 if upload(dest, options.sweeps, options.runs, dry_run=dry_run) else 1)
     if wandb and source is not None and dest == RESULTS and _is_folder_here(source, dest):
         if prune_remote or watch is not None:
             raise OrchestrateError(
@@ -117,15 +119,15 @@ def sync(
                 "--watch, which need a SOURCE elsewhere",
                 hint=f"without them: orchestrate sync --wandb {source}",
             )
-        raise typer.Exit(0 if upload(Path(source), wish.sweeps, wish.runs, dry_run=dry_run) else 1)
+        raise typer.Exit(0 if upload(Path(source), options.sweeps, options.runs, dry_run=dry_run) else 1)
     if watch is not None and not dry_run:
-        whole = _watch(source, dest, wish, watch)
+        whole = _watch(source, dest, options, watch)
     else:
-        whole = _is_whole(_once(_found(source, dest), dest, wish, dry_run))
+        whole = _is_whole(_once(_found(source, dest), dest, options, dry_run))
     if wandb and (dest.exists() or not dry_run):
-        whole = upload(dest, wish.sweeps, wish.runs, dry_run=dry_run) and whole
+        whole = upload(dest, options.sweeps, options.runs, dry_run=dry_run) and whole
     if prune_remote and not dry_run:
-        _prune(_found(source, dest), dest, wish, yes)
+        _prune(_found(source, dest), dest, options, yes)
     raise typer.Exit(0 if whole else 1)
 
 
@@ -168,18 +170,18 @@ def _check_folder(dest: Path) -> None:
         )
 
 
-def _once(source: Source, dest: Path, wish: SyncOptions, dry_run: bool) -> list[SyncReport]:
+def _once(source: Source, dest: Path, options: SyncOptions, dry_run: bool) -> list[SyncReport]:
     from orchestrator.sync.sync import sync
     from orchestrator.ui.cli.sync_progress import SyncScreen, report
 
     with SyncScreen(quiet=dry_run) as screen:
-        brought = sync(source, dest, wish, screen, dry=dry_run)
+        brought = sync(source, dest, options, screen, dry=dry_run)
     for one in brought:
         report(one, dry_run)
     if (lack := next((one.lack for one in brought if one.lack is not None), None)) is not None:
         raise lack
     fitting = {selector for one in brought for selector in one.fitting}
-    if strange := [selector for selector in wish.runs if selector not in fitting]:
+    if strange := [selector for selector in options.runs if selector not in fitting]:
         sweeps = ", ".join(one.sweep for one in brought)
         raise NotFoundError(f"no run of {sweeps} there fits --run {strange[0]!r}", hint=_HOW_TO_SELECT)
     return brought
@@ -189,7 +191,7 @@ def _is_whole(brought: Iterable[SyncReport]) -> bool:
     return not any(one.problems for one in brought)
 
 
-def _watch(source: str, dest: Path, wish: SyncOptions, seconds: float) -> bool:
+def _watch(source: str, dest: Path, options: SyncOptions, seconds: float) -> bool:
     """Fetch again and again until no run is active there; whether all of it is whole.
 
     A lost connection is retried.
@@ -200,7 +202,7 @@ def _watch(source: str, dest: Path, wish: SyncOptions, seconds: float) -> bool:
     while True:
         try:
             found = found or _found(source, dest)
-            brought = _once(found, dest, wish, dry_run=False)
+            brought = _once(found, dest, options, dry_run=False)
             if unknown_since is not None:
                 typer.echo("the connection is back", err=True)
             unknown_since = None
@@ -213,7 +215,7 @@ def _watch(source: str, dest: Path, wish: SyncOptions, seconds: float) -> bool:
         time.sleep(seconds)
 
 
-def _prune(source: Source, dest: Path, wish: SyncOptions, yes: bool) -> None:
+def _prune(source: Source, dest: Path, options: SyncOptions, yes: bool) -> None:
     from orchestrator.core.formatting import amount
     from orchestrator.sync.prune import Dispensable, prune
 
@@ -223,7 +225,7 @@ def _prune(source: Source, dest: Path, wish: SyncOptions, yes: bool) -> None:
         where = printable(f"{source.text}/{found.sync.listed.name}")
         return yes or typer.confirm(f"delete {what} in {where}? They are here, checked just now")
 
-    done = prune(source, dest, wish, agreed)
+    done = prune(source, dest, options, agreed)
     for found in done:
         typer.echo(
             f"{found.sync.listed.name}: deleted {count(found.count, 'file')}, {amount(found.size)}, there"

@@ -119,7 +119,7 @@ def _conclude(flow: Flow, started: Started, seen: Survey, left: WhyLeft) -> None
     if seen.left:
         why = f" ({left.why})" if left.why else ""
         more = " and a larger --budget" if left.out_of_budget else ""
-        runs = f"{count(len(seen.left), 'run')} {'held back' if flow.wish.canary else 'left'}{why}"
+        runs = f"{count(len(seen.left), 'run')} {'held back' if flow.options.canary else 'left'}{why}"
         typer.echo(f"{runs}; the same command{more} goes on with them", err=True)
     if counts.get(RunState.FAILED):
         failed = seen.first(RunState.FAILED)
