@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks.slurm_peers import HYDRA, OURS, PEERS, RAW, SUBMITIT, TRAININGS, System, sweep_command
 from benchmarks.synthetic import finished_sweep, write_journal
-from orchestrator.core.hardware import cpu_model
+from orchestrator.core.machine.hardware import cpu_model
 from tests.slurm.cluster import Cluster
 from tests.slurm.config import DEFAULTS
 from tests.slurm.daemons import search_path

@@ -19,8 +19,8 @@ from orchestrator.config.trainers import get_trainer
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources, Run
 from orchestrator.rundir import AttemptDir, Claim, Event, Holder, IndexRow, Row, RunDir, SweepDir
-from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
-from orchestrator.rundir.ledger_entries import parse_entry
+from orchestrator.rundir.records.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
+from orchestrator.rundir.records.ledger_entries import parse_entry
 
 EPOCH = 1_790_000_000.0
 FRAMES_PER_ITERATION = 6_000

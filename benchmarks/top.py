@@ -18,8 +18,8 @@ from benchmarks.synthetic import matrix_runs
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources
 from orchestrator.rundir import Event, Holder, IndexRow, SweepDir
-from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS, STARTED
-from orchestrator.rundir.ledger_entries import parse_entry
+from orchestrator.rundir.records.journal import CLAIMED, ENDED, PROGRESS, STARTED
+from orchestrator.rundir.records.ledger_entries import parse_entry
 from orchestrator.ui.top import refresher
 from orchestrator.ui.top.app import Top
 from orchestrator.ui.top.fleet_access import FleetTree, next_state

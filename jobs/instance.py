@@ -34,12 +34,12 @@ from orchestrator.core.errors import DamagedFileError, OrchestrateError, Storage
 from orchestrator.core.secret_detection import looks_secret
 from orchestrator.core.types import Job
 from orchestrator.rundir import Event, SweepDir
-from orchestrator.rundir.handover import Handover, JobFiles, WorkerEnd
-from orchestrator.rundir.holder import JOB_VARIABLE
-from orchestrator.rundir.journal import CLAIMED, ENDED
-from orchestrator.rundir.ledger_entries import SubmissionEntry, obtained_prices
-from orchestrator.rundir.plain_files import open_to_write, read_plain
-from orchestrator.rundir.synced import require_own
+from orchestrator.rundir.attempts.holder import JOB_VARIABLE
+from orchestrator.rundir.copies.handover import Handover, JobFiles, WorkerEnd
+from orchestrator.rundir.copies.synced import require_own
+from orchestrator.rundir.files.plain_files import open_to_write, read_plain
+from orchestrator.rundir.records.journal import CLAIMED, ENDED
+from orchestrator.rundir.records.ledger_entries import SubmissionEntry, obtained_prices
 
 _POLL_S = 0.2
 # Between two looks at the job's progress.

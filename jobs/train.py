@@ -26,7 +26,7 @@ from orchestrator.config.trainers import TrainerSpec, get_trainer
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run, RunState
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.synced import require_own
+from orchestrator.rundir.copies.synced import require_own
 
 _DONE, _SOME_FAILED, _NO_STORAGE, _MORE_TO_DO = 0, 1, 3, 75
 

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orchestrator.rundir import descriptions, index, journal, run, sweep
+from orchestrator.rundir import descriptions, index, run, sweep
+from orchestrator.rundir.records import journal
 
 
 class Executioner:

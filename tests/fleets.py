@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, JobStatus, Resources
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog
-from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
+from orchestrator.rundir.records.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
 from orchestrator.status.survey import Survey, survey
 from orchestrator.ui.top.model import History
 from tests.helpers import ledger_entry

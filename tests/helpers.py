@@ -20,7 +20,7 @@ from orchestrator.config.trainers import get_trainer
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources, Run, RunState
 from orchestrator.rundir import IndexRow, LedgerEntry, RunDir, SweepDir
-from orchestrator.rundir.ledger_entries import OtherEntry, parse_entry
+from orchestrator.rundir.records.ledger_entries import OtherEntry, parse_entry
 from orchestrator.status.survey import RunStatus, Survey
 
 T = TypeVar("T")

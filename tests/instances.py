@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchestrator.core.types import Job
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.handover import Handover
+from orchestrator.rundir.copies.handover import Handover
 from tests import helpers
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.core.errors import StorageError
-from orchestrator.core.s3 import AT_ONCE, Address, connect, is_gone, refusal
+from orchestrator.core.machine.s3 import AT_ONCE, Address, connect, is_gone, refusal
 
 # Deleted in one request at most.
 _MOST_KEYS = 1000

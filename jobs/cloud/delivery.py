@@ -13,7 +13,7 @@ from pathlib import Path
 
 from jobs.cloud.store import Store
 from orchestrator.core.errors import StorageError
-from orchestrator.rundir.handover import JobFiles, Stamp, attempt_of, is_checkpoint
+from orchestrator.rundir.copies.handover import JobFiles, Stamp, attempt_of, is_checkpoint
 
 # The progress of each run, and whether the job ended: differs when there are new files.
 Reached = tuple[dict[str, tuple[str, ...]], bool]

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from jobs.cloud.bucket import Bucket
 from orchestrator.core.errors import OrchestrateError, StorageError
-from orchestrator.core.s3 import is_bucket, parse_bucket
+from orchestrator.core.machine.s3 import is_bucket, parse_bucket
 
 _REMOTE = re.compile(r"(?P<host>[A-Za-z0-9_][A-Za-z0-9_.@+-]*):(?P<path>.+)", re.DOTALL)
 _EXPECTED = "user@host:path, /a/mounted/folder or s3://bucket/prefix"

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from jobs.training.config_errors import RefusedKeyError, bare_key, unexpected
 from jobs.training.context import BadConfigError
 from jobs.training.records.error_chain import first_line
-from orchestrator.config.command import COMMAND_KEY, OTHER_COMMAND_KEYS, PROGRAM_OF_ONES_OWN
+from orchestrator.config.command_line.command import COMMAND_KEY, OTHER_COMMAND_KEYS, PROGRAM_OF_ONES_OWN
 from orchestrator.config.grid.other_programs import KEY_HINTS
 from orchestrator.config.grid.resources import OTHER_NAMES, RESOURCES
 from orchestrator.core.types import Value

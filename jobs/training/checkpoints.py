@@ -20,8 +20,8 @@ import torch
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import AttemptDir, CheckpointFile, RunDir, sha256
-from orchestrator.rundir.atomic import fsync_folder, storage_errors, temporary_name
-from orchestrator.rundir.plain_files import open_plain
+from orchestrator.rundir.files.atomic import fsync_folder, storage_errors, temporary_name
+from orchestrator.rundir.files.plain_files import open_plain
 
 # What reading a file of unknown content can raise.
 _UNREADABLE = (

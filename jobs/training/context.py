@@ -31,8 +31,8 @@ from orchestrator.rundir import (
     add_row,
     sha256,
 )
-from orchestrator.rundir.atomic import storage_errors, temporary_name
-from orchestrator.rundir.file_server import persist
+from orchestrator.rundir.files.atomic import storage_errors, temporary_name
+from orchestrator.rundir.files.file_server import persist
 
 # How an interrupted run relates to one left alone: equal; not equal, but continued from its last checkpoint;
 # equal because environments restart at fixed points. The last one where nothing is declared.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from jobs.training.config_errors import RefusedKeyError, unexpected
-from orchestrator.core import hardware
+from orchestrator.core.machine import hardware
 
 
 def require_device(key: str, device: str) -> None:

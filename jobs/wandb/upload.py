@@ -26,7 +26,7 @@ from typing import Any
 from jobs.wandb.offline_logs import join, write
 from jobs.wandb.reachable import unreachable
 from orchestrator.core.errors import OrchestrateError, UploadError
-from orchestrator.core.installation import install_package
+from orchestrator.core.machine.installation import install_package
 
 # W&B's variables about the server and the key. The others, such as WANDB_NAME and WANDB_MODE, are for runs of
 # this machine.

@@ -13,13 +13,13 @@ from jobs.worker.failures import End, deaths_in_vain, in_vain, pause_before_next
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import Job, Reason, RunState, Size, array_of
 from orchestrator.rundir import AttemptDir, RunDir, SweepDir, attempt_ended, tidy_finished
-from orchestrator.rundir.ledger_entries import (
+from orchestrator.rundir.records.ledger_entries import (
     DamagedEntry,
     SubmissionEntry,
     jobs_of,
     obtained_prices,
 )
-from orchestrator.rundir.run_state import Decided, RunDecisions, state_of
+from orchestrator.rundir.records.run_state import Decided, RunDecisions, state_of
 
 # Runs held by others are looked at this often, and given up when nothing changed for so long. A worker killed
 # a moment ago seems to hold its runs until the kernel has ended them all.

@@ -22,8 +22,8 @@ from orchestrator.core.errors import DamagedFileError, FileServerError, StorageE
 from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import AttemptDir, Row
-from orchestrator.rundir.file_server import is_server_error, mentions_server_error
-from orchestrator.rundir.holder import JOB_VARIABLE
+from orchestrator.rundir.attempts.holder import JOB_VARIABLE
+from orchestrator.rundir.files.file_server import is_server_error, mentions_server_error
 
 # This many attempts in a row that ended before they reached a new checkpoint end a run: attempts whose end
 # is on record, and attempts in all. One that died together with its worker was most likely ended from outside

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 from jobs.worker.scheduler_job import SchedulerJob
 from orchestrator.config.trainers import TrainerSpec
-from orchestrator.core import hardware
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.machine import hardware
 from orchestrator.core.types import Job, Resources, Run, Size
 from orchestrator.rundir import IndexRow, SweepDir
-from orchestrator.rundir.ledger_entries import SubmissionEntry, submissions
+from orchestrator.rundir.records.ledger_entries import SubmissionEntry, submissions
 
 # The first line of a grid that this module wrote; such a grid grows with every call.
 _MARK = "# Points that were trained by hand"

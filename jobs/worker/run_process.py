@@ -53,8 +53,8 @@ from orchestrator.core.errors import DamagedFileError, OrchestrateError, Storage
 from orchestrator.core.types import PluginSource, Reason, RunState
 from orchestrator.planning.throughput.measure import throughput
 from orchestrator.rundir import AttemptDir, Claim, Lease, SweepDir, check_writable, tidy_finished
-from orchestrator.rundir.plain_files import open_descriptor
-from orchestrator.rundir.run_state import decisions_in
+from orchestrator.rundir.files.plain_files import open_descriptor
+from orchestrator.rundir.records.run_state import decisions_in
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 # Seconds between attempts to publish a complete training while its file server fails.

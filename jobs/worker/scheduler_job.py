@@ -17,8 +17,8 @@ from typing import ClassVar, NamedTuple, Self
 from jobs.training.records.provenance import NODE_VARIABLE
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import Reason, index_of
-from orchestrator.rundir.holder import JOB_VARIABLE
-from orchestrator.rundir.plain_files import read_plain
+from orchestrator.rundir.attempts.holder import JOB_VARIABLE
+from orchestrator.rundir.files.plain_files import read_plain
 
 # Set by the job's script: epoch seconds of the job's end, seconds of warning before it, and a file with the
 # names of the signals that the script got.

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.core import hardware
+from orchestrator.core.machine import hardware
 from orchestrator.core.types import Job, Size
 
 _ONE_CORE = Size(1)

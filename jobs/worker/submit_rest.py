@@ -11,8 +11,8 @@ from jobs.worker.scheduler_job import SchedulerJob
 from jobs.worker.signals import STOP_SIGNALS
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.journal import ENDED
-from orchestrator.rundir.ledger_entries import SubmissionEntry, submissions
+from orchestrator.rundir.records.journal import ENDED
+from orchestrator.rundir.records.ledger_entries import SubmissionEntry, submissions
 
 # Set by the job's script where the site lets jobs submit jobs.
 _VARIABLE = "ORCHESTRATE_FEED"

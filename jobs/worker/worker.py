@@ -48,9 +48,9 @@ from orchestrator.core.errors import DamagedFileError, FileServerError, Orchestr
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Reason, RunState
 from orchestrator.rundir import Event, Holder, Journal, Lease, SweepDir, tidy_finished
-from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
-from orchestrator.rundir.ledger_entries import SubmissionEntry
-from orchestrator.rundir.synced import require_own
+from orchestrator.rundir.copies.synced import require_own
+from orchestrator.rundir.records.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
+from orchestrator.rundir.records.ledger_entries import SubmissionEntry
 
 _POLL_S = 0.1
 _LEDGER_INTERVAL_S = 1.0

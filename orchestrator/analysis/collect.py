@@ -19,12 +19,12 @@ from orchestrator.analysis.csv_export import cells
 from orchestrator.analysis.foreign import Outputs, read_outputs
 from orchestrator.analysis.run_table import RunReading, facts_of, metrics_table, runs_table
 from orchestrator.config.trainers.benchmarl import BENCHMARL
-from orchestrator.core.bulk_read import read_all
 from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.machine.bulk_read import read_all
 from orchestrator.core.types import RunState
 from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended
-from orchestrator.rundir.atomic import write_atomic
-from orchestrator.rundir.kinds import MALFORMED
+from orchestrator.rundir.files.atomic import write_atomic
+from orchestrator.rundir.files.kinds import MALFORMED
 from orchestrator.status.run_times import AttemptTime, attempt_times
 from orchestrator.status.survey import Survey
 

@@ -32,7 +32,7 @@ from orchestrator.config.trainers import can_evaluate, returns_of
 from orchestrator.core.formatting import count, listed
 from orchestrator.core.labels import labeller
 from orchestrator.rundir import Evaluation, RunDir, SweepDir
-from orchestrator.rundir.atomic import write_atomic
+from orchestrator.rundir.files.atomic import write_atomic
 
 Point = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 from typing import Protocol
 
 from orchestrator.config.backends import get_backend
-from orchestrator.core.ssh import Host
+from orchestrator.core.machine.ssh import Host
 from orchestrator.rundir import SweepDir
 
 # A launch takes minutes, and as long as its files are on their way.

@@ -11,12 +11,12 @@ from typing import ClassVar
 
 from orchestrator.backends.script import Script, Setting, local_command
 from orchestrator.config.profiles import Profile
-from orchestrator.core import hardware
 from orchestrator.core.errors import BackendUnavailableError
+from orchestrator.core.machine import hardware
 from orchestrator.core.types import Array, Capacity, Concern, JobState, JobStatus, Plan
 from orchestrator.rundir import Holder, SweepDir
-from orchestrator.rundir.atomic import storage_errors
-from orchestrator.rundir.plain_files import open_to_write
+from orchestrator.rundir.files.atomic import storage_errors
+from orchestrator.rundir.files.plain_files import open_to_write
 
 # Boot, pid namespace, pid, start time in ticks: unique for every process.
 _ID = re.compile(r"local:(?P<boot>[0-9a-f]{8}):(?P<namespace>\d+):(?P<pid>\d+):(?P<started>\d+)")

@@ -14,7 +14,7 @@ from orchestrator.config.backends import get_backend
 from orchestrator.config.profiles import Profile, preparation
 from orchestrator.config.task_packages import TaskPackages
 from orchestrator.core.formatting import count
-from orchestrator.core.package_files import template
+from orchestrator.core.machine.package_files import template
 from orchestrator.core.types import Array, Job, Resources
 from orchestrator.core.units import seconds
 from orchestrator.rundir import FrozenCode, SweepDir

@@ -17,9 +17,9 @@ from pathlib import Path
 from orchestrator.config.grid.model import bare_key
 from orchestrator.config.passed_checks import PassedCheck
 from orchestrator.config.trainers import get_trainer, is_installed
-from orchestrator.core import hardware
 from orchestrator.core.errors import ChecksFailedError, OrchestrateError
-from orchestrator.core.installation import install_here
+from orchestrator.core.machine import hardware
+from orchestrator.core.machine.installation import install_here
 from orchestrator.core.progress import report_step
 from orchestrator.core.records import plain
 from orchestrator.core.types import Plan, Run, Sweep, Value

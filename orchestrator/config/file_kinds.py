@@ -25,7 +25,7 @@ _FILES_LEFT_OUT = re.compile(
 
 # Top folders of this program's own checkout, which may also hold users' programs.
 _OURS = re.compile(r"orchestrator|jobs|templates|sky|launch|sweeps|tests|benchmarks|docs|examples")
-_MARKS = ("orchestrator/rundir/claims.py", "jobs/train.py")
+_MARKS = ("orchestrator/rundir/attempts/claims.py", "jobs/train.py")
 
 
 def is_source(name: str) -> bool:

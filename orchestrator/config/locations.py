@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from orchestrator.config.profiles import Profile, find_profile, profile_names
 from orchestrator.core.errors import NotFoundError, OrchestrateError
-from orchestrator.core.ssh import Host, failure
+from orchestrator.core.machine.ssh import Host, failure
 
 LOCAL = "local"
 
@@ -25,8 +25,8 @@ class TreeLocation:
     """A results tree by machine (None for this one) and candidate folders.
 
     The tree is the first existing one of ``folders``, in the syntax of
-    :func:`orchestrator.core.ssh.remote_path`. For this machine there are none: the command's ``--results``
-    decides.
+    :func:`~orchestrator.core.machine.ssh.remote_path`. For this machine there are none: the command's
+    ``--results`` decides.
     """
 
     text: str

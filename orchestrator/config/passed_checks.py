@@ -17,7 +17,7 @@ from pathlib import Path
 
 from orchestrator.config.task_packages import registering_module, task_of
 from orchestrator.config.trainers import TrainerSpec
-from orchestrator.core import hardware
+from orchestrator.core.machine import hardware
 from orchestrator.core.types import Run, Value
 
 # A check sees more of a machine, such as drivers, than a key can name. So it is repeated after a day.

@@ -19,7 +19,7 @@ from orchestrator.config.trainers import PRESET_KEY
 from orchestrator.core.errors import OrchestrateError, PlacedError
 from orchestrator.core.types import Run, Sweep, Value
 from orchestrator.rundir import LedgerEntry, SweepDir
-from orchestrator.rundir.ledger_entries import added_points
+from orchestrator.rundir.records.ledger_entries import added_points
 
 
 def load_sweep(path: Path, results: Path | None = None) -> Sweep:

@@ -19,16 +19,16 @@ from typing import Any
 from orchestrator.config.code.snapshot import is_whole
 from orchestrator.control.cloud_instances import sent_jobs
 from orchestrator.control.poll import poll_sweep
-from orchestrator.core.bulk_read import read_all
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import amount, count, listed, moment
+from orchestrator.core.machine.bulk_read import read_all
 from orchestrator.core.types import RunState, array_of
 from orchestrator.rundir import CodeDir, RunDir, SweepDir, removable
-from orchestrator.rundir.absent_files import mark_absent, read_absent
+from orchestrator.rundir.attempts.absent_files import mark_absent, read_absent
+from orchestrator.rundir.copies.synced import no_sync
 from orchestrator.rundir.copy_origin import read_copy
-from orchestrator.rundir.ledger_entries import AssignedEntry, DamagedEntry, jobs_of, submissions
+from orchestrator.rundir.records.ledger_entries import AssignedEntry, DamagedEntry, jobs_of, submissions
 from orchestrator.rundir.removable import CHECKPOINTS, OPTIONAL_KINDS
-from orchestrator.rundir.synced import no_sync
 from orchestrator.status.survey import Survey
 from orchestrator.sync.wandb import plan_uploads
 

@@ -18,14 +18,11 @@ from orchestrator.backends.instances import Instance, Instances, InstanceState, 
 from orchestrator.control.instance_records import InstanceRecords
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import count
-from orchestrator.core.ssh import failure
+from orchestrator.core.machine.ssh import failure
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import Event, RunDir, SweepDir, tidy_finished
-from orchestrator.rundir.copy_origin import read_copy
-from orchestrator.rundir.handover import Handover
-from orchestrator.rundir.journal import REVOKED
-from orchestrator.rundir.ledger_entries import jobs_of
-from orchestrator.rundir.parcel import (
+from orchestrator.rundir.copies.handover import Handover
+from orchestrator.rundir.copies.parcel import (
     arrivals,
     condemned_at,
     discard,
@@ -37,7 +34,10 @@ from orchestrator.rundir.parcel import (
     turn_to_exchange,
     unpacked,
 )
-from orchestrator.rundir.synced import RESULT, RUNS
+from orchestrator.rundir.copies.synced import RESULT, RUNS
+from orchestrator.rundir.copy_origin import read_copy
+from orchestrator.rundir.records.journal import REVOKED
+from orchestrator.rundir.records.ledger_entries import jobs_of
 from orchestrator.status.ledger import job_ids
 from orchestrator.sync.file_selection import choose, run_of
 from orchestrator.sync.request import SyncOptions

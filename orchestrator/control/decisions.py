@@ -10,9 +10,9 @@ from orchestrator.control.poll import idle_jobs, poll_sweep, settle_submissions
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow, SweepDir
-from orchestrator.rundir.ledger_entries import CancelEntry, RetryEntry
-from orchestrator.rundir.parcel import condemn, unpacked
-from orchestrator.rundir.synced import require_own
+from orchestrator.rundir.copies.parcel import condemn, unpacked
+from orchestrator.rundir.copies.synced import require_own
+from orchestrator.rundir.records.ledger_entries import CancelEntry, RetryEntry
 from orchestrator.status.disk_check import correct, inspect
 from orchestrator.status.ledger import job_ids
 from orchestrator.status.survey import Survey

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from orchestrator.control import cloud_instances
 from orchestrator.core.formatting import moment
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.parcel import fetched_at
+from orchestrator.rundir.copies.parcel import fetched_at
 
 # Takes a line for the person at the terminal.
 Tell = Callable[[str], None]

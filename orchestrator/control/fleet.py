@@ -24,7 +24,7 @@ from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
 from orchestrator.core.formatting import count
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.ledger_entries import TreePlace
+from orchestrator.rundir.records.ledger_entries import TreePlace
 from orchestrator.status.ownership import TreeAssignment
 from orchestrator.status.survey import Survey
 from orchestrator.sync.request import SyncOptions, SyncProgress

@@ -17,7 +17,7 @@ from orchestrator.planning.auto_retry import second_chances
 from orchestrator.planning.budget import worth_going_on
 from orchestrator.planning.ordering import canaries
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.ledger_entries import AttemptsEntry, jobs_of
+from orchestrator.rundir.records.ledger_entries import AttemptsEntry, jobs_of
 from orchestrator.status.disk_check import proved_ended
 from orchestrator.status.survey import Survey
 

@@ -12,9 +12,9 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.formatting import moment
 from orchestrator.planning.accounts import price_of
 from orchestrator.rundir import SweepDir
+from orchestrator.rundir.copies.parcel import condemned_at, unpacked
 from orchestrator.rundir.copy_origin import read_copy
-from orchestrator.rundir.ledger_entries import SubmissionEntry, jobs_of, obtained_prices
-from orchestrator.rundir.parcel import condemned_at, unpacked
+from orchestrator.rundir.records.ledger_entries import SubmissionEntry, jobs_of, obtained_prices
 
 # Workers kill what does not leave within its grace, half a minute; they hear of it by an exchange.
 _SAVING_S = 60.0

@@ -7,7 +7,7 @@ import time
 from orchestrator.backends.instances import Instance
 from orchestrator.planning.accounts import latest_end, price_of
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.ledger_entries import InstanceEntry, jobs_of, obtained_prices
+from orchestrator.rundir.records.ledger_entries import InstanceEntry, jobs_of, obtained_prices
 
 
 class InstanceRecords:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from orchestrator.rundir.ledger_entries import jobs_of
+from orchestrator.rundir.records.ledger_entries import jobs_of
 from orchestrator.status.cost import job_state, worked
 from orchestrator.status.ledger import job_ids
 from orchestrator.status.survey import Survey

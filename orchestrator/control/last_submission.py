@@ -8,7 +8,7 @@ from orchestrator.backends.base import Backend
 from orchestrator.backends.registry import find_target
 from orchestrator.core.types import TargetAssignment
 from orchestrator.rundir import FrozenCode, SweepDir
-from orchestrator.rundir.ledger_entries import submissions
+from orchestrator.rundir.records.ledger_entries import submissions
 
 
 @dataclass(frozen=True)

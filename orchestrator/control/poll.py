@@ -16,11 +16,11 @@ from orchestrator.core.formatting import count
 from orchestrator.core.types import Array, Job, JobState, JobStatus, Reason, RunState, array_of
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog, lease_seconds
 from orchestrator.rundir.cleanup import clear_leftovers
+from orchestrator.rundir.copies.parcel import unpacked
 from orchestrator.rundir.copy_origin import read_copy
-from orchestrator.rundir.journal import ENDED, REVOKED
-from orchestrator.rundir.ledger_entries import SubmissionEntry, jobs_of, submissions
-from orchestrator.rundir.parcel import unpacked
-from orchestrator.rundir.plain_files import open_plain
+from orchestrator.rundir.files.plain_files import open_plain
+from orchestrator.rundir.records.journal import ENDED, REVOKED
+from orchestrator.rundir.records.ledger_entries import SubmissionEntry, jobs_of, submissions
 from orchestrator.status.ledger import job_ids
 from orchestrator.status.ownership import assigned
 from orchestrator.status.survey import RunStatus, Survey, survey

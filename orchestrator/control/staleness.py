@@ -18,7 +18,7 @@ from orchestrator.core.formatting import printable
 from orchestrator.core.types import RunState, array_of
 from orchestrator.rundir import CodeDir, IndexRow, SweepDir
 from orchestrator.rundir.copy_origin import read_copy
-from orchestrator.rundir.ledger_entries import jobs_of, submissions
+from orchestrator.rundir.records.ledger_entries import jobs_of, submissions
 from orchestrator.status.ledger import submitted_plugins
 from orchestrator.status.ownership import share
 from orchestrator.status.survey import RunStatus, Survey, mark_stale

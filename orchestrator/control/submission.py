@@ -12,7 +12,7 @@ from orchestrator.core.errors import QueueFullError, RefusedError
 from orchestrator.core.formatting import count
 from orchestrator.core.types import Array, Plan, array_of
 from orchestrator.rundir import FrozenCode, SweepDir
-from orchestrator.rundir.ledger_entries import SubmissionEntry
+from orchestrator.rundir.records.ledger_entries import SubmissionEntry
 
 
 @dataclass(frozen=True)

@@ -27,13 +27,13 @@ from orchestrator.planning.auto_retry import second_chances
 from orchestrator.planning.budget import BudgetedPlan, reckon
 from orchestrator.planning.plan import make_plan
 from orchestrator.rundir import FrozenCode, IndexRow, LedgerEntry, RunDir, SweepDir
-from orchestrator.rundir.ledger_entries import (
+from orchestrator.rundir.copies.synced import require_own
+from orchestrator.rundir.records.ledger_entries import (
     AttemptsEntry,
     DamagedEntry,
     SubmissionEntry,
     jobs_of,
 )
-from orchestrator.rundir.synced import require_own
 from orchestrator.status.disk_check import RunEvidence, correct, inspect, put_on_record
 from orchestrator.status.ledger import submitted_plugins
 from orchestrator.status.ownership import share

@@ -14,7 +14,12 @@ from dataclasses import dataclass
 from orchestrator.config.backends import is_rented
 from orchestrator.core.types import Job
 from orchestrator.rundir import LedgerEntry, WorkerLog
-from orchestrator.rundir.ledger_entries import InstanceEntry, SubmissionEntry, jobs_of, obtained_prices
+from orchestrator.rundir.records.ledger_entries import (
+    InstanceEntry,
+    SubmissionEntry,
+    jobs_of,
+    obtained_prices,
+)
 from orchestrator.status.cost import Cost, job_cost, worked
 from orchestrator.status.survey import Survey
 

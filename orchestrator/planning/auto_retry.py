@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.core.types import Capacity, Reason, RunState, Sweep
 from orchestrator.planning.plan import can_have_more_memory
-from orchestrator.rundir.ledger_entries import AttemptsEntry, MemoryEntry, RetryEntry
+from orchestrator.rundir.records.ledger_entries import AttemptsEntry, MemoryEntry, RetryEntry
 from orchestrator.status.survey import RunStatus, Survey
 
 _WHY = "second chance"

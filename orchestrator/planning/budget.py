@@ -22,9 +22,9 @@ from orchestrator.planning.plan import to_do
 from orchestrator.planning.throughput.lookup import SpeedTable
 from orchestrator.planning.throughput.table import load_table
 from orchestrator.rundir import LedgerEntry, SweepDir
-from orchestrator.rundir.ledger_entries import submissions
-from orchestrator.rundir.parcel import unpacked
-from orchestrator.rundir.submitted import SubmissionCost
+from orchestrator.rundir.copies.parcel import unpacked
+from orchestrator.rundir.records.ledger_entries import submissions
+from orchestrator.rundir.records.submitted import SubmissionCost
 from orchestrator.status.survey import Survey
 
 _HOUR_S = 3600.0

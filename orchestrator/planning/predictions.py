@@ -11,9 +11,9 @@ from orchestrator.core.formatting import dollars, duration
 from orchestrator.planning.accounts import Account, accounts
 from orchestrator.planning.estimate import Range
 from orchestrator.rundir import Event, SweepDir, WorkerLog
-from orchestrator.rundir.journal import ENDED, PROGRESS
-from orchestrator.rundir.ledger_entries import SubmissionEntry, submissions
-from orchestrator.rundir.parcel import unpacked
+from orchestrator.rundir.copies.parcel import unpacked
+from orchestrator.rundir.records.journal import ENDED, PROGRESS
+from orchestrator.rundir.records.ledger_entries import SubmissionEntry, submissions
 from orchestrator.status.cost import Cost
 
 _MILLION = 1e6

@@ -1,17 +1,9 @@
 """The results tree on disk: the only package with file names of it."""
 
-from orchestrator.rundir.atomic import check_writable
-from orchestrator.rundir.attempt import AttemptDir, CheckpointFile, sha256
-from orchestrator.rundir.claims import Claim, Lease, lease_seconds
-from orchestrator.rundir.cleanup import tidy_finished
-from orchestrator.rundir.code import CodeDir
-from orchestrator.rundir.evaluations import Evaluation, EvaluationLog
-from orchestrator.rundir.frozen_code import FrozenCode
-from orchestrator.rundir.holder import Holder
-from orchestrator.rundir.index import IndexRow, results_among
-from orchestrator.rundir.journal import Event, Journal, WorkerLog
-from orchestrator.rundir.ledger_entries import LedgerEntry
-from orchestrator.rundir.metrics import (
+from orchestrator.rundir.attempts.attempt import AttemptDir, CheckpointFile, sha256
+from orchestrator.rundir.attempts.claims import Claim, Lease, lease_seconds
+from orchestrator.rundir.attempts.holder import Holder
+from orchestrator.rundir.attempts.metrics import (
     Executed,
     MetricsWriter,
     ResumePoint,
@@ -21,6 +13,14 @@ from orchestrator.rundir.metrics import (
     read_metrics,
     standing,
 )
+from orchestrator.rundir.cleanup import tidy_finished
+from orchestrator.rundir.code import CodeDir
+from orchestrator.rundir.evaluations import Evaluation, EvaluationLog
+from orchestrator.rundir.files.atomic import check_writable
+from orchestrator.rundir.frozen_code import FrozenCode
+from orchestrator.rundir.index import IndexRow, results_among
+from orchestrator.rundir.records.journal import Event, Journal, WorkerLog
+from orchestrator.rundir.records.ledger_entries import LedgerEntry
 from orchestrator.rundir.run import RunDir, attempt_ended
 from orchestrator.rundir.sweep import SweepDir, sweeps
 from orchestrator.rundir.uploads import Uploaded, UploadLog

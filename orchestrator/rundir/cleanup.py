@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.core.errors import StorageError
-from orchestrator.rundir.attempt import listdir
-from orchestrator.rundir.claims import age_by_file_server
+from orchestrator.rundir.attempts.attempt import listdir
+from orchestrator.rundir.attempts.claims import age_by_file_server
 from orchestrator.rundir.run import RunDir
 from orchestrator.rundir.sweep import SweepDir
 

@@ -24,8 +24,8 @@ from urllib.parse import quote, unquote_to_bytes
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.formats import require_known_format
-from orchestrator.rundir.atomic import fsync_folder, read_json, storage_errors, temporary_name
-from orchestrator.rundir.attempt import listdir
+from orchestrator.rundir.attempts.attempt import listdir
+from orchestrator.rundir.files.atomic import fsync_folder, read_json, storage_errors, temporary_name
 from orchestrator.rundir.sweep import SweepDir
 
 _ID = re.compile(r"[0-9a-f]{16}")

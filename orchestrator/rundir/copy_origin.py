@@ -18,8 +18,8 @@ from pathlib import Path
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.records import parse, plain
-from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
-from orchestrator.rundir.attempt import listdir
+from orchestrator.rundir.attempts.attempt import listdir
+from orchestrator.rundir.files.atomic import dump_json, read_json, storage_errors, write_atomic
 from orchestrator.rundir.index import SWEEP_NAME
 
 SYNCED, SOURCES = ".synced", "sources"

@@ -18,9 +18,9 @@ from pathlib import Path
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Run
-from orchestrator.rundir.atomic import dump_json, parse_exactly, storage_errors, write_exclusive
-from orchestrator.rundir.kinds import MALFORMED
-from orchestrator.rundir.plain_files import Version, read_plain, version_of
+from orchestrator.rundir.files.atomic import dump_json, parse_exactly, storage_errors, write_exclusive
+from orchestrator.rundir.files.kinds import MALFORMED
+from orchestrator.rundir.files.plain_files import Version, read_plain, version_of
 
 FOLDER = "descriptions"
 _SUFFIX = ".tsv"

@@ -15,8 +15,8 @@ from typing import Any
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.records import parse, plain
-from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
 from orchestrator.rundir.copy_origin import source_folders
+from orchestrator.rundir.files.atomic import dump_json, read_json, storage_errors, write_atomic
 
 _FOLDER = "evaluations"
 _NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}\.json")

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import Run
-from orchestrator.rundir.atomic import parse_exactly, write_atomic
-from orchestrator.rundir.plain_files import Version, current_version, read_text
+from orchestrator.rundir.files.atomic import parse_exactly, write_atomic
+from orchestrator.rundir.files.plain_files import Version, current_version, read_text
 
 RUN_ID = re.compile(r"[0-9a-f]{16}")
 SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -11,16 +11,16 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from orchestrator.core.errors import DamagedFileError, StorageError
-from orchestrator.rundir.atomic import storage_errors, temporary_name
-from orchestrator.rundir.attempt import CHECKPOINT, POLICY, listdir
+from orchestrator.rundir.attempts.attempt import CHECKPOINT, POLICY, listdir
 from orchestrator.rundir.cleanup import TEMPORARY, superfluous
 from orchestrator.rundir.code import CodeDir
+from orchestrator.rundir.copies.synced import CODE, HANDOVER, INDEX, JOURNALS, RUNS, kind_of, plain_size
 from orchestrator.rundir.copy_origin import SOURCES, SYNCED
 from orchestrator.rundir.descriptions import FOLDER as DESCRIPTIONS
+from orchestrator.rundir.files.atomic import storage_errors, temporary_name
 from orchestrator.rundir.index import RUN_ID, SWEEP_NAME
 from orchestrator.rundir.run import ATTEMPTS, RunDir
 from orchestrator.rundir.sweep import COMPARISON, GRIDS, LEDGER, SweepDir
-from orchestrator.rundir.synced import CODE, HANDOVER, INDEX, JOURNALS, RUNS, kind_of, plain_size
 
 CHECKPOINTS, POLICIES = "checkpoints", "policies"
 # The kinds of files without which a finished run's result is still whole.

@@ -12,8 +12,20 @@ from typing import Any
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Run
-from orchestrator.rundir.absent_files import read_absent
-from orchestrator.rundir.atomic import (
+from orchestrator.rundir.attempts.absent_files import read_absent
+from orchestrator.rundir.attempts.attempt import (
+    CHECKPOINT,
+    POLICY,
+    AttemptDir,
+    CheckpointFile,
+    listdir,
+    sha256,
+)
+from orchestrator.rundir.attempts.claims import Claim, age_by_file_server, create_claim
+from orchestrator.rundir.attempts.metrics import Executed, ResumePoint, Row, merge, read_metrics, resume_chain
+from orchestrator.rundir.copy_origin import fetch_command, main_folder
+from orchestrator.rundir.descriptions import Descriptions
+from orchestrator.rundir.files.atomic import (
     dump_json,
     parse_json,
     read_json,
@@ -21,14 +33,9 @@ from orchestrator.rundir.atomic import (
     write_atomic,
     write_exclusive,
 )
-from orchestrator.rundir.attempt import CHECKPOINT, POLICY, AttemptDir, CheckpointFile, listdir, sha256
-from orchestrator.rundir.claims import Claim, age_by_file_server, create_claim
-from orchestrator.rundir.copy_origin import fetch_command, main_folder
-from orchestrator.rundir.descriptions import Descriptions
-from orchestrator.rundir.file_server import persist
-from orchestrator.rundir.kinds import MALFORMED
-from orchestrator.rundir.metrics import Executed, ResumePoint, Row, merge, read_metrics, resume_chain
-from orchestrator.rundir.plain_files import PathWithin, is_listed, read_plain
+from orchestrator.rundir.files.file_server import persist
+from orchestrator.rundir.files.kinds import MALFORMED
+from orchestrator.rundir.files.plain_files import PathWithin, is_listed, read_plain
 
 ATTEMPTS, RETIRED = "attempts", re.compile(r"retired-([0-9]+)\.json")
 

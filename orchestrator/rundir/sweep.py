@@ -38,11 +38,16 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from orchestrator.core.errors import DamagedFileError, FormatError, NotFoundError, OrchestrateError
-from orchestrator.core.file_locks import lock
 from orchestrator.core.formats import require_known_format, stamp
+from orchestrator.core.machine.file_locks import lock
 from orchestrator.core.records import parse
 from orchestrator.core.types import Run
-from orchestrator.rundir.atomic import (
+from orchestrator.rundir.attempts.attempt import listdir
+from orchestrator.rundir.attempts.holder import Holder
+from orchestrator.rundir.copy_origin import read_copy
+from orchestrator.rundir.descriptions import Descriptions
+from orchestrator.rundir.evaluations import EvaluationLog
+from orchestrator.rundir.files.atomic import (
     check_writable,
     dump_json,
     read_json,
@@ -50,14 +55,11 @@ from orchestrator.rundir.atomic import (
     write_atomic,
     write_exclusive,
 )
-from orchestrator.rundir.attempt import listdir
-from orchestrator.rundir.copy_origin import read_copy
-from orchestrator.rundir.descriptions import Descriptions
-from orchestrator.rundir.evaluations import EvaluationLog
-from orchestrator.rundir.file_server import is_server_error
-from orchestrator.rundir.holder import Holder
+from orchestrator.rundir.files.file_server import is_server_error
+from orchestrator.rundir.files.kinds import MALFORMED
+from orchestrator.rundir.files.plain_files import Version, current_version, open_to_write, read_text
 from orchestrator.rundir.index import COPIED_INDEX_HINT, RUN_ID, SWEEP_NAME, IndexFile, IndexRow
-from orchestrator.rundir.journal import (
+from orchestrator.rundir.records.journal import (
     Event,
     Journal,
     JournalReader,
@@ -66,9 +68,7 @@ from orchestrator.rundir.journal import (
     read_journal,
     write_compacted,
 )
-from orchestrator.rundir.kinds import MALFORMED
-from orchestrator.rundir.ledger_entries import DamagedEntry, LedgerEntry, parse_entry
-from orchestrator.rundir.plain_files import Version, current_version, open_to_write, read_text
+from orchestrator.rundir.records.ledger_entries import DamagedEntry, LedgerEntry, parse_entry
 from orchestrator.rundir.run import RunDir
 from orchestrator.rundir.uploads import UploadLog
 from orchestrator.rundir.versions import SweepCopies, counting_run

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from orchestrator.core.errors import OrchestrateError
-from orchestrator.core.file_locks import lock
-from orchestrator.rundir.atomic import dump_json, parse_json, storage_errors
-from orchestrator.rundir.plain_files import open_to_write, read_plain
+from orchestrator.core.machine.file_locks import lock
+from orchestrator.rundir.files.atomic import dump_json, parse_json, storage_errors
+from orchestrator.rundir.files.plain_files import open_to_write, read_plain
 
 
 def wandb_id(sweep: str, run_id: str, retired: int = 0) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 
 from orchestrator.core.types import RunState, number_of
 from orchestrator.rundir import Event, WorkerLog
-from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS, AttemptEnd
-from orchestrator.rundir.run_state import RunDecisions
+from orchestrator.rundir.records.journal import CLAIMED, ENDED, PROGRESS, AttemptEnd
+from orchestrator.rundir.records.run_state import RunDecisions
 
 # Of several ends of one attempt the last of these counts: a worker may judge anew what another one left.
 _DECISIVE = (RunState.INTERRUPTED, RunState.CANCELLED, RunState.FAILED, RunState.DONE)

@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import Event, IndexRow, WorkerLog
-from orchestrator.rundir.journal import ENDED, STARTED
+from orchestrator.rundir.records.journal import ENDED, STARTED
 
 # A machine is avoided after failures of this many different runs since its last finished run, ...
 _FAILURES = 3

@@ -6,13 +6,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orchestrator.core.bulk_read import read_all
 from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.machine.bulk_read import read_all
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import RunDir, SweepDir, tidy_finished
-from orchestrator.rundir.kinds import reason
-from orchestrator.rundir.ledger_entries import EndedEntry, FailedAttempt, FoundEntry, FoundResult, LostEntry
-from orchestrator.rundir.run_state import Decided, Ends, decisions_in
+from orchestrator.rundir.files.kinds import reason
+from orchestrator.rundir.records.ledger_entries import (
+    EndedEntry,
+    FailedAttempt,
+    FoundEntry,
+    FoundResult,
+    LostEntry,
+)
+from orchestrator.rundir.records.run_state import Decided, Ends, decisions_in
 from orchestrator.status.survey import RunStatus, Survey, failed_by
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from orchestrator.core.formatting import count
 from orchestrator.core.types import PluginSource
 from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
-from orchestrator.rundir.ledger_entries import (
+from orchestrator.rundir.records.ledger_entries import (
     DamagedEntry,
     jobs_of,
     submissions,

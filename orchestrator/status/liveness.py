@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from orchestrator.core.types import JobState, JobStatus
 from orchestrator.rundir import Holder, LedgerEntry, WorkerLog
-from orchestrator.rundir.ledger_entries import SubmissionEntry, jobs_of
+from orchestrator.rundir.records.ledger_entries import SubmissionEntry, jobs_of
 
 Alive = Callable[[Holder], bool | None]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.rundir import LedgerEntry
 from orchestrator.rundir.frozen_code import SentCode
-from orchestrator.rundir.ledger_entries import (
+from orchestrator.rundir.records.ledger_entries import (
     AssignedEntry,
     AssignedShare,
     RecalledEntry,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from orchestrator.core.errors import NotFoundError
 from orchestrator.rundir import RunDir, SweepDir
-from orchestrator.rundir.ledger_entries import submissions
-from orchestrator.rundir.plain_files import open_plain
+from orchestrator.rundir.files.plain_files import open_plain
+from orchestrator.rundir.records.ledger_entries import submissions
 from orchestrator.status.select_runs import one_run
 
 _POLL_S = 0.3

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from orchestrator.rundir import Event, WorkerLog
-from orchestrator.rundir.journal import CLAIMED, ENDED, elapsed
+from orchestrator.rundir.records.journal import CLAIMED, ENDED, elapsed
 
 
 class AttemptTime(NamedTuple):

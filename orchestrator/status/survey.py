@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Self
 from orchestrator.core.records import parse, plain
 from orchestrator.core.types import JobState, JobStatus, Reason, RunState, number_of
 from orchestrator.rundir import IndexRow, LedgerEntry, WorkerLog
-from orchestrator.rundir.ledger_entries import AttemptsEntry, FailedAttempt, MemoryEntry, jobs_of
-from orchestrator.rundir.run_state import UNDECIDED, Decided, RunDecisions, decisions_in, state_of
+from orchestrator.rundir.records.ledger_entries import AttemptsEntry, FailedAttempt, MemoryEntry, jobs_of
+from orchestrator.rundir.records.run_state import UNDECIDED, Decided, RunDecisions, decisions_in, state_of
 from orchestrator.status.attempts import Attempt, Attempts, attempts_of, figures
 from orchestrator.status.bad_nodes import failing_machines
 from orchestrator.status.ledger import targets_of, unreadable_files

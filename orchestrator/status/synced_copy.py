@@ -13,8 +13,8 @@ from dataclasses import replace
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import IndexRow, SweepDir, lease_seconds
+from orchestrator.rundir.copies.synced import CopyDir
 from orchestrator.rundir.copy_origin import Copy, read_copy
-from orchestrator.rundir.synced import CopyDir
 from orchestrator.status.survey import RunStatus, Survey, survey
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.core.s3 import Address, BucketError, is_gone, refusal, requests_of
-from orchestrator.rundir.atomic import storage_errors
+from orchestrator.core.machine.s3 import Address, BucketError, is_gone, refusal, requests_of
+from orchestrator.rundir.files.atomic import storage_errors
 from orchestrator.sync.request import SyncProgress
 
 # Refused objects in sequence until the rest is not requested: at the beginning of a download, or later for

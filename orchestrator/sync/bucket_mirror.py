@@ -35,14 +35,22 @@ from orchestrator.core.errors import (
     StorageError,
     UnreachableError,
 )
-from orchestrator.core.free_space import no_space_error
-from orchestrator.core.s3 import AT_ONCE, Address, BucketError, connect, refusal
+from orchestrator.core.machine.free_space import no_space_error
+from orchestrator.core.machine.s3 import AT_ONCE, Address, BucketError, connect, refusal
 from orchestrator.rundir import RunDir, sha256
-from orchestrator.rundir.atomic import storage_errors
-from orchestrator.rundir.attempt import CHECKPOINT
+from orchestrator.rundir.attempts.attempt import CHECKPOINT
+from orchestrator.rundir.copies.synced import (
+    BUCKETS,
+    RESULT,
+    RUNS,
+    is_plain,
+    is_short,
+    plain_size,
+    refuse_links,
+)
 from orchestrator.rundir.copy_origin import SOURCES
+from orchestrator.rundir.files.atomic import storage_errors
 from orchestrator.rundir.index import SWEEP_NAME
-from orchestrator.rundir.synced import BUCKETS, RESULT, RUNS, is_plain, is_short, plain_size, refuse_links
 from orchestrator.sync.bucket_download import Downloads, S3Object
 from orchestrator.sync.request import SyncOptions, SyncProgress, WantedFiles, find_wanted, is_index
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import RunDir
-from orchestrator.rundir.absent_files import MARK
+from orchestrator.rundir.attempts.absent_files import MARK
+from orchestrator.rundir.copies.synced import RESULT, RUNS, is_brought, is_derived, kind_of
 from orchestrator.rundir.run import ATTEMPTS
-from orchestrator.rundir.synced import RESULT, RUNS, is_brought, is_derived, kind_of
 from orchestrator.sync.request import SyncOptions, checkpoints
 from orchestrator.sync.rsync import ListedFile, Listing
 from orchestrator.sync.verify import is_as_listed

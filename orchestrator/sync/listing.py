@@ -9,13 +9,8 @@ from pathlib import Path
 
 from orchestrator.core.errors import NotFoundError
 from orchestrator.rundir import RunDir, SweepDir
-from orchestrator.rundir.absent_files import MARK
-from orchestrator.rundir.copy_origin import SOURCES, SYNCED, read_copy
-from orchestrator.rundir.descriptions import FOLDER as DESCRIPTIONS
-from orchestrator.rundir.index import RUN_ID, SWEEP_NAME
-from orchestrator.rundir.run import RETIRED
-from orchestrator.rundir.sweep import GRIDS, LEDGER
-from orchestrator.rundir.synced import (
+from orchestrator.rundir.attempts.absent_files import MARK
+from orchestrator.rundir.copies.synced import (
     BUCKETS,
     CODE,
     INDEX,
@@ -27,6 +22,11 @@ from orchestrator.rundir.synced import (
     State,
     refuse_links,
 )
+from orchestrator.rundir.copy_origin import SOURCES, SYNCED, read_copy
+from orchestrator.rundir.descriptions import FOLDER as DESCRIPTIONS
+from orchestrator.rundir.index import RUN_ID, SWEEP_NAME
+from orchestrator.rundir.run import RETIRED
+from orchestrator.rundir.sweep import GRIDS, LEDGER
 from orchestrator.sync.request import SyncOptions, SyncReport
 from orchestrator.sync.rsync import ListedFile, Rsync
 from orchestrator.sync.source import Source

@@ -17,9 +17,9 @@ from pathlib import Path
 from orchestrator.core.errors import HostError, OrchestrateError
 from orchestrator.core.formatting import printable
 from orchestrator.rundir import RunDir
-from orchestrator.rundir.absent_files import MARK, mark_absent, read_absent
-from orchestrator.rundir.plain_files import same_content
-from orchestrator.rundir.synced import RESULT, RUNS
+from orchestrator.rundir.attempts.absent_files import MARK, mark_absent, read_absent
+from orchestrator.rundir.copies.synced import RESULT, RUNS
+from orchestrator.rundir.files.plain_files import same_content
 from orchestrator.sync.listing import SweepSync, list_tree, sweep_sync_of
 from orchestrator.sync.request import SyncOptions
 from orchestrator.sync.rsync import Rsync

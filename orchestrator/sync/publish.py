@@ -10,12 +10,12 @@ from typing import Any
 
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import RunDir, SweepDir, depends_on_time, tidy_finished
-from orchestrator.rundir.absent_files import MARK, mark_absent, read_absent
+from orchestrator.rundir.attempts.absent_files import MARK, mark_absent, read_absent
+from orchestrator.rundir.copies.synced import CODE, RESULT, RUNS, is_tidy, kind_of, leave_journals
 from orchestrator.rundir.copy_origin import read_copy
-from orchestrator.rundir.ledger_entries import FoundEntry, FoundResult, LostEntry
-from orchestrator.rundir.plain_files import same_content
-from orchestrator.rundir.run_state import decisions_in
-from orchestrator.rundir.synced import CODE, RESULT, RUNS, is_tidy, kind_of, leave_journals
+from orchestrator.rundir.files.plain_files import same_content
+from orchestrator.rundir.records.ledger_entries import FoundEntry, FoundResult, LostEntry
+from orchestrator.rundir.records.run_state import decisions_in
 from orchestrator.status.disk_check import inspect
 from orchestrator.sync.file_selection import ChosenFiles
 from orchestrator.sync.listing import SweepSync

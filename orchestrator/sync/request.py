@@ -8,10 +8,10 @@ from pathlib import Path, PurePosixPath
 
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
 from orchestrator.core.formatting import listed
-from orchestrator.rundir.absent_files import MARK
-from orchestrator.rundir.attempt import CHECKPOINT
+from orchestrator.rundir.attempts.absent_files import MARK
+from orchestrator.rundir.attempts.attempt import CHECKPOINT
+from orchestrator.rundir.copies.synced import CODE, INDEX, KINDS, RESULT, RUNS, kind_of
 from orchestrator.rundir.index import index_rows
-from orchestrator.rundir.synced import CODE, INDEX, KINDS, RESULT, RUNS, kind_of
 from orchestrator.status.select_runs import select_runs
 
 _NAMED = 5

@@ -19,8 +19,8 @@ from typing import IO
 
 from orchestrator.core.errors import HostError, OrchestrateError, StorageError, UnreachableError
 from orchestrator.core.formatting import printable
-from orchestrator.core.ssh import failure
-from orchestrator.rundir.synced import PARTIAL, is_plain
+from orchestrator.core.machine.ssh import failure
+from orchestrator.rundir.copies.synced import PARTIAL, is_plain
 from orchestrator.sync.source import Source, zero_terminated
 
 _FORMAT = ">%i %l %M %n"

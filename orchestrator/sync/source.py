@@ -17,10 +17,10 @@ from typing import Any
 from orchestrator.config.backends import is_rented
 from orchestrator.config.locations import LOCAL, parse_place, tree_there
 from orchestrator.core.errors import HostError, NotFoundError, OrchestrateError
-from orchestrator.core.s3 import is_bucket, parse_bucket
-from orchestrator.core.ssh import Host
+from orchestrator.core.machine.s3 import is_bucket, parse_bucket
+from orchestrator.core.machine.ssh import Host
 from orchestrator.core.types import CommandAnswer
-from orchestrator.rundir.atomic import storage_errors
+from orchestrator.rundir.files.atomic import storage_errors
 from orchestrator.sync.bucket_mirror import Mirror, MirrorOptions
 from orchestrator.sync.request import SyncOptions
 

@@ -18,13 +18,13 @@ from pathlib import Path, PurePosixPath
 from orchestrator.config.code.snapshot import is_whole
 from orchestrator.core.errors import DamagedFileError, StorageError
 from orchestrator.core.formatting import count, listed, printable
-from orchestrator.core.free_space import no_space_error, on_one_disk
-from orchestrator.core.s3 import Address
+from orchestrator.core.machine.free_space import no_space_error, on_one_disk
+from orchestrator.core.machine.s3 import Address
 from orchestrator.rundir import CodeDir
-from orchestrator.rundir.atomic import storage_errors
+from orchestrator.rundir.copies.synced import CODE, INDEX, RUNS, kind_of, sync_lock
 from orchestrator.rundir.copy_origin import Copy, read_copy, write_copy
+from orchestrator.rundir.files.atomic import storage_errors
 from orchestrator.rundir.index import index_rows
-from orchestrator.rundir.synced import CODE, INDEX, RUNS, kind_of, sync_lock
 from orchestrator.sync.bucket_mirror import MirrorOptions
 from orchestrator.sync.file_selection import ChosenFiles, choose, run_of
 from orchestrator.sync.listing import SweepSync, list_tree, sweep_sync_of

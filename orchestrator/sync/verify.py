@@ -10,11 +10,11 @@ from typing import Any
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import RunDir, sha256
-from orchestrator.rundir.absent_files import read_absent
-from orchestrator.rundir.atomic import link
-from orchestrator.rundir.plain_files import same_content
+from orchestrator.rundir.attempts.absent_files import read_absent
+from orchestrator.rundir.copies.synced import RUNS, is_brought, is_plain, is_short, plain_size
+from orchestrator.rundir.files.atomic import link
+from orchestrator.rundir.files.plain_files import same_content
 from orchestrator.rundir.run import ATTEMPTS
-from orchestrator.rundir.synced import RUNS, is_brought, is_plain, is_short, plain_size
 from orchestrator.sync.rsync import brief
 
 _THREADS = 4

@@ -20,7 +20,7 @@ from typing import Any
 
 from orchestrator.config.trainers import x_axis_of
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, UploadError
-from orchestrator.core.json_process import JsonProcess
+from orchestrator.core.machine.json_process import JsonProcess
 from orchestrator.rundir import AttemptDir, RunDir, SweepDir, Uploaded, sha256, standing
 from orchestrator.rundir.uploads import wandb_id
 

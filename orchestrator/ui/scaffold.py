@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 
 from orchestrator.config.backends import DEFAULT_BACKEND, BackendSpec, backend_names, find_backend
 from orchestrator.core.errors import OrchestrateError
-from orchestrator.core.package_files import template
+from orchestrator.core.machine.package_files import template
 from orchestrator.core.types import RunCommand
 
 GRID = Path("sweeps", "first.yaml")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from orchestrator.rundir.ledger_entries import AddEntry
+from orchestrator.rundir.records.ledger_entries import AddEntry
 from tests.slurm.lab import Lab
 
 GRID = ("--grid", "tiny.yaml")

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from orchestrator.analysis.evaluations.evaluate import choose_checkpoint
 from orchestrator.core.errors import NotFoundError, OrchestrateError
 from orchestrator.rundir import CodeDir, RunDir, SweepDir, Uploaded, removable, sha256
-from orchestrator.rundir.atomic import temporary_name
-from orchestrator.rundir.synced import sync_lock
+from orchestrator.rundir.copies.synced import sync_lock
+from orchestrator.rundir.files.atomic import temporary_name
 from orchestrator.sync.wandb import plan_uploads
 from orchestrator.ui.cli import app
 from tests.helpers import COMMANDS, wait_for

@@ -17,7 +17,7 @@ import pytest
 import typer
 
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.ledger_entries import jobs_of
+from orchestrator.rundir.records.ledger_entries import jobs_of
 from orchestrator.ui.cli import app
 from tests import warm
 from tests.helpers import COMMANDS, PATIENCE_S, ROOT, kill, wait_for

@@ -111,7 +111,7 @@ def test_a_pytorch_that_does_not_load(
 
 def test_a_driver_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken_torch(tmp_path, monkeypatch, TOO_NEW)
-    monkeypatch.setattr("orchestrator.core.hardware.gpus", lambda: ("NVIDIA L4",))
+    monkeypatch.setattr("orchestrator.core.machine.hardware.gpus", lambda: ("NVIDIA L4",))
     with Probing() as probe:
         finding = training.pytorch(probe)
     assert finding.found == (

@@ -39,7 +39,7 @@ print(json.dumps(plain(code)))
 TELL = """
 import json, jobs.worker.worker, orchestrator.ui.cli, mine
 from jobs.training.records import provenance
-from orchestrator.core.package_files import template
+from orchestrator.core.machine.package_files import template
 from orchestrator.config.code.identity import code_id
 from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.config.trainers.command import COMMAND

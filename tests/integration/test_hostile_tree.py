@@ -21,7 +21,7 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import PluginSource, RunState
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.frozen_code import SentCode
-from orchestrator.rundir.ledger_entries import (
+from orchestrator.rundir.records.ledger_entries import (
     AssignedEntry,
     FoundEntry,
     FoundResult,

@@ -35,11 +35,11 @@ from orchestrator.core.types import Job, JobState, Reason, RunState
 from orchestrator.planning.budget import spending_of, worth_going_on
 from orchestrator.planning.predictions import bills
 from orchestrator.rundir import CodeDir, Event, SweepDir
-from orchestrator.rundir.handover import Handover, WorkerEnd
-from orchestrator.rundir.journal import REVOKED
-from orchestrator.rundir.ledger_entries import submissions
-from orchestrator.rundir.parcel import arrivals, keep_store, pack, parcel, turn_to_exchange, unpacked
-from orchestrator.rundir.submitted import SubmissionCost
+from orchestrator.rundir.copies.handover import Handover, WorkerEnd
+from orchestrator.rundir.copies.parcel import arrivals, keep_store, pack, parcel, turn_to_exchange, unpacked
+from orchestrator.rundir.records.journal import REVOKED
+from orchestrator.rundir.records.ledger_entries import submissions
+from orchestrator.rundir.records.submitted import SubmissionCost
 from orchestrator.sync.rsync import Rsync
 from orchestrator.ui.cli import app
 from orchestrator.ui.top.fleet_access import FleetTree

@@ -14,7 +14,7 @@ import pytest
 
 from jobs.worker.assignment import Assignment, Availability, Decisions
 from orchestrator.rundir import Claim, RunDir, SweepDir
-from orchestrator.rundir.claims import age_by_file_server
+from orchestrator.rundir.attempts.claims import age_by_file_server
 from orchestrator.status.disk_check import inspect
 from tests import helpers
 from tests.audit import check_finished

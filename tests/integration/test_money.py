@@ -15,7 +15,7 @@ from orchestrator.core.records import plain
 from orchestrator.core.types import Reason
 from orchestrator.planning.predictions import bills, rates
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.ledger_entries import jobs_of
+from orchestrator.rundir.records.ledger_entries import jobs_of
 from tests.helpers import kill, wait_for
 from tests.integration.test_cli import Bench
 

@@ -35,10 +35,10 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.records import plain
 from orchestrator.core.types import Run
 from orchestrator.rundir import Evaluation, Event, Holder, SweepDir, Uploaded
-from orchestrator.rundir.absent_files import mark_absent
-from orchestrator.rundir.handover import Handover, WorkerEnd
-from orchestrator.rundir.journal import STARTED
-from orchestrator.rundir.ledger_entries import submissions
+from orchestrator.rundir.attempts.absent_files import mark_absent
+from orchestrator.rundir.copies.handover import Handover, WorkerEnd
+from orchestrator.rundir.records.journal import STARTED
+from orchestrator.rundir.records.ledger_entries import submissions
 from orchestrator.ui.cli import app
 from orchestrator.ui.monitor.tree import WatchedTree
 from tests import warm

@@ -16,7 +16,7 @@ from orchestrator.analysis.report import write_report
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources
 from orchestrator.rundir import Event, Holder, Row
-from orchestrator.rundir.journal import CLAIMED, STARTED
+from orchestrator.rundir.records.journal import CLAIMED, STARTED
 from tests.browser import Browser, Page
 from tests.helpers import enter
 

@@ -11,8 +11,8 @@ import pytest
 
 from orchestrator.api import launch
 from orchestrator.rundir import Holder
-from orchestrator.rundir.journal import CLAIMED, ENDED
-from orchestrator.rundir.ledger_entries import jobs_of
+from orchestrator.rundir.records.journal import CLAIMED, ENDED
+from orchestrator.rundir.records.ledger_entries import jobs_of
 from tests.audit import check_finished
 from tests.helpers import children, kill, run_processes, wait_for
 from tests.slurm.lab import Lab

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from orchestrator.core.records import plain
 from orchestrator.rundir import Claim, Event, Holder, RunDir, SweepDir
-from orchestrator.rundir.journal import CLAIMED, ENDED, STARTED, Journal
+from orchestrator.rundir.records.journal import CLAIMED, ENDED, STARTED, Journal
 from orchestrator.ui.cli import app
 
 PROGRAM = (

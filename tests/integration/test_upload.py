@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.core.errors import OrchestrateError, UploadError
-from orchestrator.core.installation import install_package
+from orchestrator.core.machine.installation import install_package
 from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.rundir.uploads import wandb_id
 from orchestrator.sync.wandb import plan_uploads, send

@@ -22,8 +22,8 @@ matrix: {seed: range(2)}
 PROGRAM = (ROOT / "tests" / "commands" / "count.py").read_text()
 WHERE = """
 import json, importlib.metadata, jobs, orchestrator
-from orchestrator.core import installation
-from orchestrator.core import package_files
+from orchestrator.core.machine import installation
+from orchestrator.core.machine import package_files
 data = [package_files.template("profiles"), installation.constraints()]
 files = [orchestrator.__file__, jobs.__file__, *map(str, data)]
 print(json.dumps({

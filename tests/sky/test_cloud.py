@@ -13,7 +13,7 @@ from orchestrator.backends.instances import RecordedState
 from orchestrator.backends.skypilot import client
 from orchestrator.backends.skypilot.client import Request, RequestState
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
-from orchestrator.core.installation import install_here
+from orchestrator.core.machine.installation import install_here
 from orchestrator.core.types import JobState
 from tests.helpers import PATIENCE_S, free_port, wait_for
 from tests.sky.bed import Bed, Laptop

@@ -14,8 +14,8 @@ import polars as pl
 
 from orchestrator.core.types import Run
 from orchestrator.rundir import SweepDir, depends_on_time
-from orchestrator.rundir.journal import STARTED
-from orchestrator.rundir.ledger_entries import submissions
+from orchestrator.rundir.records.journal import STARTED
+from orchestrator.rundir.records.ledger_entries import submissions
 from tests import helpers, warm
 from tests.audit import Audit, check_finished
 from tests.slurm.cluster import Cluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from orchestrator.rundir.ledger_entries import jobs_of, submissions
+from orchestrator.rundir.records.ledger_entries import jobs_of, submissions
 from tests import helpers
 from tests.slurm.cluster import Cluster
 from tests.slurm.lab import Lab, judge

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.ledger_entries import submissions
+from orchestrator.rundir.records.ledger_entries import submissions
 from tests.notebooks import execute, install_kernel, our_notebook, shown
 from tests.slurm.cluster import Cluster
 

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.ledger_entries import jobs_of
+from orchestrator.rundir.records.ledger_entries import jobs_of
 from tests import helpers
 from tests.audit import expected_rows
 from tests.slurm.cluster import Cluster

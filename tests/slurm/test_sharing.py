@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from orchestrator.rundir.journal import CLAIMED
+from orchestrator.rundir.records.journal import CLAIMED
 from tests import helpers
 from tests.slurm.cluster import Cluster
 from tests.slurm.lab import PROFILE, Lab, judge_runs

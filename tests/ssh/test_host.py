@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.core import ssh
 from orchestrator.core.errors import HostError, UnreachableError
-from orchestrator.core.ssh import Host, remote_command
+from orchestrator.core.machine import ssh
+from orchestrator.core.machine.ssh import Host, remote_command
 from tests.helpers import free_port, wait_for
 from tests.ssh.server import ALIAS, Server
 
@@ -75,7 +75,8 @@ def test_a_login_at_a_terminal_is_as_by_hand_and_the_others_wait_for_it(
     with pytest.raises(HostError, match="login refused"):
         host.run(["true"])
     ours, theirs = os.openpty()
-    program = f"from orchestrator.core.ssh import Host; print(Host({ALIAS!r}).run(['echo', 'word']).output)"
+    told = f"print(Host({ALIAS!r}).run(['echo', 'word']).output)"
+    program = f"from orchestrator.core.machine.ssh import Host; {told}"
     at_terminal = subprocess.Popen(
         ["setsid", "--ctty", sys.executable, "-c", program], stdin=theirs, stdout=theirs, stderr=theirs
     )

@@ -22,7 +22,7 @@ import pytest
 from orchestrator.config.code import snapshot
 from orchestrator.config.locations import parse_place, tree_there
 from orchestrator.core.errors import HostError, NotFoundError, UnreachableError
-from orchestrator.core.ssh import Host
+from orchestrator.core.machine.ssh import Host
 from orchestrator.rundir import SweepDir
 from orchestrator.ui.monitor import ConnectionState, Monitor, connection
 from tests.helpers import ROOT, count_runs, finish, make_sweep, wait_for, work

@@ -16,7 +16,7 @@ from orchestrator.config.profiles import Profile, parse_profile
 from orchestrator.control.remote.program import CodeMissingError, RemoteProgram
 from orchestrator.core.errors import ChecksFailedError, HostError, OrchestrateError, UnreachableError
 from orchestrator.rundir.frozen_code import SentCode
-from orchestrator.rundir.ledger_entries import TreePlace
+from orchestrator.rundir.records.ledger_entries import TreePlace
 from orchestrator.ui.cli.logs import _print
 from tests.helpers import wait_for
 from tests.ssh.server import ALIAS, Server

@@ -18,7 +18,7 @@ from orchestrator.control.remote import push_code
 from orchestrator.control.remote.push_code import look_there, push, sent
 from orchestrator.core.errors import DamagedFileError, HostError
 from orchestrator.core.findings import Verdict
-from orchestrator.core.ssh import Host
+from orchestrator.core.machine.ssh import Host
 from orchestrator.rundir import CodeDir, FrozenCode, SweepDir
 from orchestrator.ui.doctor.login_node import LoginNode
 from tests.ssh.server import ALIAS, Server

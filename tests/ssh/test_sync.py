@@ -19,7 +19,7 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.records import plain
 from orchestrator.rundir import Event, Holder, RunDir, SweepDir
 from orchestrator.rundir.frozen_code import SentCode
-from orchestrator.rundir.journal import STARTED
+from orchestrator.rundir.records.journal import STARTED
 from orchestrator.status.ownership import assigned
 from orchestrator.sync.request import SyncOptions, SyncProgress, SyncReport
 from orchestrator.sync.source import find_source

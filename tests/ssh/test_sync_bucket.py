@@ -31,7 +31,7 @@ SIZE = 300_000
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that tries twice."""
-    monkeypatch.setattr("orchestrator.core.s3._PATIENT_ATTEMPTS", 2)
+    monkeypatch.setattr("orchestrator.core.machine.s3._PATIENT_ATTEMPTS", 2)
 
 
 @contextmanager

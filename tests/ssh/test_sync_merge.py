@@ -32,7 +32,7 @@ from orchestrator.control.poll import poll_sweep
 from orchestrator.core.records import plain
 from orchestrator.core.types import Run
 from orchestrator.rundir import Claim, Holder, RunDir, SweepDir
-from orchestrator.rundir.absent_files import read_absent
+from orchestrator.rundir.attempts.absent_files import read_absent
 from orchestrator.rundir.copy_origin import read_copy
 from orchestrator.status.survey import RunState
 from orchestrator.sync.request import SyncOptions, SyncProgress, SyncReport, kinds

@@ -33,8 +33,8 @@ from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources, RunState
 from orchestrator.rundir import Claim, Holder, SweepDir, Uploaded
-from orchestrator.rundir.journal import CLAIMED, PROGRESS, STARTED, Event
-from orchestrator.rundir.ledger_entries import SubmissionEntry
+from orchestrator.rundir.records.journal import CLAIMED, PROGRESS, STARTED, Event
+from orchestrator.rundir.records.ledger_entries import SubmissionEntry
 from orchestrator.sync.request import SyncOptions, SyncProgress, SyncReport
 from orchestrator.sync.source import Source, find_source
 from orchestrator.sync.sync import sync

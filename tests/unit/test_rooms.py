@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 OWN_README = ("analysis", "ui")
 COMPLETE = (*OWN_README, "control", "core", "planning", "rundir", "status", "sync")
 # Packages with folders of few modules.
-SMALL = ("orchestrator/analysis", "orchestrator/sync")
+SMALL = ("orchestrator/analysis", "orchestrator/core", "orchestrator/rundir", "orchestrator/sync")
 MOST_MODULES = 12
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from orchestrator.config.command import module_of, program_file
-from orchestrator.config.placeholders import flags_in
+from orchestrator.config.command_line.command import module_of, program_file
+from orchestrator.config.command_line.placeholders import flags_in
 from orchestrator.core.types import Run
 
 _FALSE = frozenset(("false", "no", "off", "0", "none", "null"))

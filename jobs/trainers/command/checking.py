@@ -18,8 +18,8 @@ from jobs.trainers.command.training import DESCRIPTION, command_line, patterns_o
 from jobs.training.config_errors import RefusedKeyError
 from jobs.training.context import BadConfigError
 from jobs.training.time_budget import minutes_of
-from orchestrator.config.command import COMMAND_KEY, code_of, is_shell, module_of, program_file
-from orchestrator.config.placeholders import arguments, keys_asked_for
+from orchestrator.config.command_line.command import COMMAND_KEY, code_of, is_shell, module_of, program_file
+from orchestrator.config.command_line.placeholders import arguments, keys_asked_for
 from orchestrator.config.program.identity import CODE_KEY, project_files
 from orchestrator.config.trainers.command import COMMAND
 from orchestrator.core.errors import OrchestrateError

@@ -23,7 +23,7 @@ from jobs.training.time_budget import TimeBudget
 from jobs.worker.failures import ProgramFailed, is_complete
 from orchestrator.config.trainers.command import COMMAND
 from orchestrator.rundir import CheckpointFile, ResumePoint, Row, add_row
-from orchestrator.rundir.file_server import persist
+from orchestrator.rundir.files.file_server import persist
 
 _CHECKPOINT = re.compile(r"(\d{1,12})(\.[A-Za-z0-9]+)?")
 # Metrics taken over at a time: some thousands of lines, a fraction of a second.

@@ -1,7 +1,7 @@
 """Train with any program that follows the run protocol (docs/run-protocol.md).
 
 Overrides: ``command``, an argument list, never a shell, with the run's values in place of ``{key}``
-(:mod:`orchestrator.config.placeholders`). ``code`` says which files count as the program
+(:mod:`orchestrator.config.command_line.placeholders`). ``code`` says which files count as the program
 (:mod:`orchestrator.config.program.identity`). After ``minutes`` of training the program is stopped and the
 run is done, unless ``{minutes}`` is an argument of the program. All other keys are the program's own.
 
@@ -36,8 +36,8 @@ from jobs.training.time_budget import minutes_of
 from jobs.worker.failures import ProgramFailed, ProgramLeft
 from jobs.worker.run_process import THREAD_VARIABLES
 from jobs.worker.signals import grace_seconds
-from orchestrator.config.command import COMMAND_KEY, command_meant, program_file
-from orchestrator.config.placeholders import arguments
+from orchestrator.config.command_line.command import COMMAND_KEY, command_meant, program_file
+from orchestrator.config.command_line.placeholders import arguments
 from orchestrator.config.program.identity import CODE_KEY, Patterns, project_files
 from orchestrator.config.trainers.command import COMMAND
 from orchestrator.core.errors import OrchestrateError

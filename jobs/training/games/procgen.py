@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from jobs.training.config_errors import MissingHereError
-from orchestrator.core.installation import install_here
+from orchestrator.core.machine.installation import install_here
 
 GAMES = (
     *("bigfish", "bossfight", "caveflyer", "chaser", "climber", "coinrun", "dodgeball", "fruitbot"),

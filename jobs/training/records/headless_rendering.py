@@ -10,7 +10,7 @@ from ctypes import CDLL
 from dataclasses import dataclass
 
 from jobs.training.records.error_chain import error_chain
-from orchestrator.core.installation import install_package
+from orchestrator.core.machine.installation import install_package
 
 _LONGEST = 200
 _NO_DEVICE = (

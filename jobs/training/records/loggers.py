@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jobs.training.context import BadConfigError, FencedRun, RunContext
 from jobs.training.records import provenance
 from jobs.wandb.reachable import unreachable
-from orchestrator.config.command import COMMAND_KEY
+from orchestrator.config.command_line.command import COMMAND_KEY
 from orchestrator.config.trainers import get_trainer, x_axis_of
 from orchestrator.core.types import Run
 from orchestrator.rundir import Row

@@ -19,8 +19,8 @@ from orchestrator.config.code.identity import code_id
 from orchestrator.config.file_kinds import is_source
 from orchestrator.config.program.identity import project_files
 from orchestrator.config.trainers import TrainerSpec
-from orchestrator.core import hardware
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.machine import hardware
 from orchestrator.core.types import Run
 from orchestrator.rundir import CodeDir, results_among
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.rundir.atomic import storage_errors, temporary_name
+from orchestrator.rundir.files.atomic import storage_errors, temporary_name
 
 Frame = NDArray[np.uint8]
 

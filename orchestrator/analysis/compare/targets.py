@@ -17,8 +17,8 @@ from orchestrator.core.errors import ProfileError
 from orchestrator.core.types import RunState
 from orchestrator.planning.accounts import price_of
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.journal import CLAIMED
-from orchestrator.rundir.ledger_entries import jobs_of, obtained_prices
+from orchestrator.rundir.records.journal import CLAIMED
+from orchestrator.rundir.records.ledger_entries import jobs_of, obtained_prices
 from orchestrator.status.ownership import assigned
 
 

@@ -24,13 +24,13 @@ from orchestrator.core.errors import (
     OrchestrateError,
     StorageError,
 )
-from orchestrator.core.installation import install_here
-from orchestrator.core.json_process import JsonProcess
+from orchestrator.core.machine.installation import install_here
+from orchestrator.core.machine.json_process import JsonProcess
 from orchestrator.core.records import plain
 from orchestrator.core.types import PluginSource, Run
 from orchestrator.rundir import CheckpointFile, Evaluation, RunDir, SweepDir
-from orchestrator.rundir.absent_files import read_absent
-from orchestrator.rundir.attempt import CHECKPOINT
+from orchestrator.rundir.attempts.absent_files import read_absent
+from orchestrator.rundir.attempts.attempt import CHECKPOINT
 from orchestrator.status.ledger import submitted_plugins
 
 # Episodes for a best policy ("absolute metric"), as a multiple of those of an evaluation in training.

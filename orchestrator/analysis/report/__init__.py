@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.atomic import storage_errors, write_atomic
+from orchestrator.rundir.files.atomic import storage_errors, write_atomic
 
 if TYPE_CHECKING:
     from orchestrator.analysis.collect import Collected

@@ -26,7 +26,7 @@ from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
 from orchestrator.analysis.statistics.significance import FEW_SEEDS
 from orchestrator.core.formatting import number
 from orchestrator.planning.throughput.measure import NAMES, SHORT
-from orchestrator.rundir.atomic import write_atomic
+from orchestrator.rundir.files.atomic import write_atomic
 
 # Most lines of returns that can be distinguished in one panel: combinations times values.
 _LINES = 8

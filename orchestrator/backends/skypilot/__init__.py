@@ -21,13 +21,13 @@ from orchestrator.backends.skypilot.task import (
     task_file,
 )
 from orchestrator.backends.waste import idle_gpus
-from orchestrator.config.command import COMMAND_KEY, program_file
+from orchestrator.config.code.worktree import NoWorkTree, list_files
+from orchestrator.config.command_line.command import COMMAND_KEY, program_file
 from orchestrator.config.profiles import Profile
-from orchestrator.config.worktree import NoWorkTree, list_files
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError, RefusedError
 from orchestrator.core.types import Array, Capacity, Concern, JobState, JobStatus, Plan, Reason
 from orchestrator.rundir import CodeDir, SweepDir
-from orchestrator.rundir.parcel import add_private, discard, keep_store, pack
+from orchestrator.rundir.copies.parcel import add_private, discard, keep_store, pack
 
 # The module is the interface of control, which the type checker holds it to.
 INSTANCES: Instances = instances

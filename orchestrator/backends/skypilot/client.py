@@ -16,7 +16,7 @@ from orchestrator.backends.instances import Instance, RecordedState
 from orchestrator.backends.skypilot.errors import Failure, unanswered
 from orchestrator.backends.waiting import SlowLog
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
-from orchestrator.core.json_process import JsonProcess
+from orchestrator.core.machine.json_process import JsonProcess
 from orchestrator.core.types import JobState
 
 # Seconds to wait: the first request waits for SkyPilot's import and API server, and clouds are slow.

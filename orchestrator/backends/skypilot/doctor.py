@@ -9,9 +9,9 @@ from orchestrator.backends.skypilot.task import is_ours, machine_text, refuse_sh
 from orchestrator.config.profiles import Profile, place_of
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.findings import Finding, not_here, ok, problem, warning
-from orchestrator.core.installation import install_here, installed_version
-from orchestrator.core.s3 import connect, is_bucket, parse_bucket, refusal
-from orchestrator.core.ssh import Host
+from orchestrator.core.machine.installation import install_here, installed_version
+from orchestrator.core.machine.s3 import connect, is_bucket, parse_bucket, refusal
+from orchestrator.core.machine.ssh import Host
 
 
 def examined(profile: Profile, *_: object) -> Iterator[Finding]:

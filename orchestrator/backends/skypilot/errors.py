@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
-from orchestrator.core.installation import install_here
+from orchestrator.core.machine.installation import install_here
 
 SERVER_LOG = "~/.sky/api_server/server.log"
 _LONGEST = 400

@@ -12,10 +12,10 @@ from orchestrator.backends.instances import Instance, InstanceState, RecordedSta
 from orchestrator.backends.skypilot import client
 from orchestrator.backends.skypilot.task import cluster_name
 from orchestrator.core.errors import RefusedError
-from orchestrator.core.ssh import Host
+from orchestrator.core.machine.ssh import Host
 from orchestrator.core.types import JobState, JobStatus, Reason
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.parcel import RESULTS
+from orchestrator.rundir.copies.parcel import RESULTS
 
 # Where SkyPilot copies a task's `workdir`, which holds the results tree; relative to the home folder.
 RESULTS_THERE = f"sky_workdir/{RESULTS}"

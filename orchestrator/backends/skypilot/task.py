@@ -18,18 +18,18 @@ from orchestrator.config.profiles import Profile
 from orchestrator.config.task_packages import TaskPackages
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.formatting import count
-from orchestrator.core.installation import (
+from orchestrator.core.machine.installation import (
     DISTRIBUTION,
     IN_A_CLONE,
     constrained_version,
     installed_version,
 )
-from orchestrator.core.installation import requirements as declared
-from orchestrator.core.s3 import is_bucket
+from orchestrator.core.machine.installation import requirements as declared
+from orchestrator.core.machine.s3 import is_bucket
 from orchestrator.core.types import Job
 from orchestrator.core.units import megabytes, seconds
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.parcel import RESULTS, parcel
+from orchestrator.rundir.copies.parcel import RESULTS, parcel
 
 # The default Python environment on an instance.
 _ENVIRONMENT = "~/.orchestrate/env"

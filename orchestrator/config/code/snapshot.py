@@ -20,8 +20,7 @@ from operator import and_
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from orchestrator.config.file_kinds import is_source
-from orchestrator.config.worktree import (
+from orchestrator.config.code.worktree import (
     HOLDS_KEY,
     TOO_LARGE_HINT,
     NoWorkTree,
@@ -29,12 +28,13 @@ from orchestrator.config.worktree import (
     list_files,
     read_worktree,
 )
+from orchestrator.config.file_kinds import is_source
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formats import stamp
-from orchestrator.core.package_files import DATA, PACKAGE, data
+from orchestrator.core.machine.package_files import DATA, PACKAGE, data
 from orchestrator.rundir import CodeDir, FrozenCode, SweepDir, sweeps
-from orchestrator.rundir.atomic import dump_json, storage_errors
 from orchestrator.rundir.code import quoted, unquoted
+from orchestrator.rundir.files.atomic import dump_json, storage_errors
 from orchestrator.rundir.frozen_code import SentCode
 
 # A worker imports our code from the packages beside this one only.

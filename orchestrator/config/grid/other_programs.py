@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from orchestrator.config.backends import RESOURCE_SYNTAX
-from orchestrator.config.command import COMMAND_KEY, OTHER_COMMAND_KEYS, PROGRAM_OF_ONES_OWN
+from orchestrator.config.command_line.command import COMMAND_KEY, OTHER_COMMAND_KEYS, PROGRAM_OF_ONES_OWN
 
 _NAMES_ITS_RUNS = "`name:` at the top of the grid names the sweep; its runs are named by their keys"
 # Keys that no trainer has, also in `base` and `matrix`, with what to write.

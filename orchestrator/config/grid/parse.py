@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator.config.backends import RESOURCE_SYNTAX
-from orchestrator.config.command import PROGRAM_OF_ONES_OWN
+from orchestrator.config.command_line.command import PROGRAM_OF_ONES_OWN
 from orchestrator.config.grid.extends import ANCHORS, Extended
 from orchestrator.config.grid.hydra_sweeps import SweepTextError
 from orchestrator.config.grid.loggers import read_loggers

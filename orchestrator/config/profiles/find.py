@@ -11,7 +11,7 @@ from orchestrator.config.grid.yaml_nodes import did_you_mean
 from orchestrator.config.profiles.model import Profile
 from orchestrator.config.profiles.parse import parse_profile, source_of
 from orchestrator.core.errors import ProfileError
-from orchestrator.core.package_files import template
+from orchestrator.core.machine.package_files import template
 
 # Also a target in a grid.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

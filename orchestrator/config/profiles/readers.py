@@ -21,8 +21,8 @@ from orchestrator.config.grid.yaml_nodes import (
 )
 from orchestrator.config.profiles.sbatch_options import OWNED_OPTIONS, contradiction, option_name
 from orchestrator.core.errors import HostError, PlacedError
+from orchestrator.core.machine.ssh import Host
 from orchestrator.core.secret_detection import looks_secret, secret_in_text
-from orchestrator.core.ssh import Host
 from orchestrator.core.types import Value
 
 Reader = Callable[[str, Node, YamlFile], Value]

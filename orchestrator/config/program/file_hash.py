@@ -9,7 +9,7 @@ from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
-from orchestrator.config.worktree import LARGEST_FILE
+from orchestrator.config.code.worktree import LARGEST_FILE
 
 _RUNS = frozenset(("base", "matrix", "zip", "include"))
 _GRID_KEYS = _RUNS | frozenset(

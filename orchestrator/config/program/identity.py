@@ -18,7 +18,10 @@ from glob import iglob
 from pathlib import Path
 from typing import Any, Self
 
-from orchestrator.config.command import COMMAND_KEY
+from orchestrator.config.code.key_files import may_hold_key
+from orchestrator.config.code.worktree import NoWorkTree, UnreadWorkTree, list_files
+from orchestrator.config.command_line.command import COMMAND_KEY
+from orchestrator.config.command_line.placeholders import arguments
 from orchestrator.config.file_kinds import (
     counts,
     is_listed_only,
@@ -26,10 +29,7 @@ from orchestrator.config.file_kinds import (
     is_source,
     modules_beside,
 )
-from orchestrator.config.key_files import may_hold_key
-from orchestrator.config.placeholders import arguments
 from orchestrator.config.program.file_hash import digest_of
-from orchestrator.config.worktree import NoWorkTree, UnreadWorkTree, list_files
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import CodeDir, results_among
 from orchestrator.rundir.code import quoted, unquoted

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar, Self
 
-from orchestrator.config.command import COMMAND_KEY
-from orchestrator.config.placeholders import keys_asked_for
+from orchestrator.config.command_line.command import COMMAND_KEY
+from orchestrator.config.command_line.placeholders import keys_asked_for
 from orchestrator.config.returns import EPISODE_RETURN, EVALUATION_RETURN, EVALUATIONS
 from orchestrator.config.task_packages import TaskPackages, fitting, registering_module, task_of
 from orchestrator.core.errors import OrchestrateError

@@ -22,7 +22,7 @@ from orchestrator.planning.auto_retry import second_chances
 from orchestrator.planning.distribute import TargetLoad, abilities, deal
 from orchestrator.planning.ordering import canaries, in_turns
 from orchestrator.planning.plan import can_have_more_memory, to_do
-from orchestrator.rundir.ledger_entries import AttemptsEntry
+from orchestrator.rundir.records.ledger_entries import AttemptsEntry
 from orchestrator.status.disk_check import correct, inspect, proved_ended
 from orchestrator.status.survey import Survey, retried
 

@@ -21,7 +21,7 @@ from orchestrator.core.errors import GridError, OrchestrateError, ProfileError
 from orchestrator.core.types import Concern, JobState, Plan, RunState, Sweep, TargetAssignment
 from orchestrator.planning.distribute import TargetLoad, places_of
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.ledger_entries import AssignedEntry, RetryEntry, jobs_of
+from orchestrator.rundir.records.ledger_entries import AssignedEntry, RetryEntry, jobs_of
 from orchestrator.status.ledger import job_ids
 from orchestrator.status.ownership import assigned
 from orchestrator.status.survey import RunStatus, Survey

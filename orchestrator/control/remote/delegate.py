@@ -26,15 +26,15 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.records import parse
 from orchestrator.core.types import Capacity, RunState, Sweep
 from orchestrator.rundir import CodeDir, SweepDir
+from orchestrator.rundir.copies.synced import require_own
 from orchestrator.rundir.frozen_code import SentCode
-from orchestrator.rundir.ledger_entries import (
+from orchestrator.rundir.records.ledger_entries import (
     AssignedEntry,
     RecalledEntry,
     ReleasedEntry,
     TreePlace,
     added_points,
 )
-from orchestrator.rundir.synced import require_own
 from orchestrator.status.ownership import TreeAssignment, home_of
 from orchestrator.status.survey import Survey
 

@@ -26,9 +26,9 @@ from orchestrator.core.formats import require_known_format, stamp
 from orchestrator.core.records import parse, plain
 from orchestrator.core.types import RunState, Sweep, Value
 from orchestrator.rundir import CodeDir, SweepDir
-from orchestrator.rundir.atomic import write_atomic
+from orchestrator.rundir.files.atomic import write_atomic
 from orchestrator.rundir.frozen_code import FrozenCode, SentCode
-from orchestrator.rundir.ledger_entries import (
+from orchestrator.rundir.records.ledger_entries import (
     AddEntry,
     AssignedShare,
     RetryEntry,

@@ -15,7 +15,7 @@ from orchestrator.control.remote.status_cache import expire
 from orchestrator.core.errors import HostError, NotFoundError, OrchestrateError, ProfileError
 from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.copy_origin import read_copy
-from orchestrator.rundir.ledger_entries import TreePlace
+from orchestrator.rundir.records.ledger_entries import TreePlace
 from orchestrator.status.ownership import TreeAssignment, assigned, home_of
 
 # Status is read again and again: a long wait would show an old state as if it were today's.

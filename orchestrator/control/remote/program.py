@@ -19,10 +19,10 @@ from typing import Any
 from orchestrator.config.profiles import Profile, preparation
 from orchestrator.config.profiles.remote_setup import THEIR_PYTHON
 from orchestrator.core.errors import ChecksFailedError, HostError, OrchestrateError, UnreachableError
-from orchestrator.core.installation import install_there
-from orchestrator.core.ssh import SSH_FAILED, Host, complaint, without_command
+from orchestrator.core.machine.installation import install_there
+from orchestrator.core.machine.ssh import SSH_FAILED, Host, complaint, without_command
 from orchestrator.rundir.frozen_code import SentCode
-from orchestrator.rundir.ledger_entries import TreePlace
+from orchestrator.rundir.records.ledger_entries import TreePlace
 
 # A command may wait for another submission there, and for the scheduler.
 PATIENCE_S = 600.0

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from orchestrator.config.profiles import Profile
 from orchestrator.core.errors import HostError
-from orchestrator.core.ssh import NO_VARIABLE, Host, to_folder
+from orchestrator.core.machine.ssh import NO_VARIABLE, Host, to_folder
 from orchestrator.core.types import CommandAnswer
 from orchestrator.rundir import CodeDir, FrozenCode, SweepDir
 from orchestrator.rundir.frozen_code import SentCode
-from orchestrator.rundir.ledger_entries import TreePlace
+from orchestrator.rundir.records.ledger_entries import TreePlace
 
 # Code is a few megabytes, and the way there may be a hotel's.
 _PATIENCE_S = 3600.0

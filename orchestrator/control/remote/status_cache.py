@@ -12,8 +12,8 @@ from typing import Any
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import JobState, JobStatus, RunState
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.atomic import dump_json, read_json, write_atomic
-from orchestrator.rundir.ledger_entries import TreePlace
+from orchestrator.rundir.files.atomic import dump_json, read_json, write_atomic
+from orchestrator.rundir.records.ledger_entries import TreePlace
 from orchestrator.status.ownership import TreeAssignment
 from orchestrator.status.survey import RunStatus, Survey
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from orchestrator.config.backends import NO_CLOUDS, get_backend
 from orchestrator.config.profiles import Profile
-from orchestrator.core import hardware
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.machine import hardware
 from orchestrator.core.types import Price
 from orchestrator.core.units import megabytes, seconds
 from orchestrator.planning.estimate.ranges import NOTHING, Range

@@ -10,16 +10,16 @@ from functools import partial
 from typing import Any, TypeVar
 
 from orchestrator.config.trainers import get_trainer
-from orchestrator.core.bulk_read import read_all
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
 from orchestrator.core.formatting import printable
+from orchestrator.core.machine.bulk_read import read_all
 from orchestrator.core.types import Job, Run
 from orchestrator.planning.throughput.model import RunKind, TrainingPlace, kind_of, length_of
 from orchestrator.rundir import IndexRow, SweepDir
-from orchestrator.rundir.atomic import dump_json, parse_json, write_atomic
-from orchestrator.rundir.journal import CLAIMED, STARTED, WorkerLog
-from orchestrator.rundir.ledger_entries import jobs_of
-from orchestrator.rundir.plain_files import read_plain
+from orchestrator.rundir.files.atomic import dump_json, parse_json, write_atomic
+from orchestrator.rundir.files.plain_files import read_plain
+from orchestrator.rundir.records.journal import CLAIMED, STARTED, WorkerLog
+from orchestrator.rundir.records.ledger_entries import jobs_of
 
 _Value = TypeVar("_Value")
 

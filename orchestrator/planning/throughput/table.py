@@ -9,7 +9,7 @@ from statistics import median, quantiles
 
 import yaml
 
-from orchestrator.core.package_files import template
+from orchestrator.core.machine.package_files import template
 from orchestrator.planning.throughput.lookup import SpeedTable
 from orchestrator.planning.throughput.model import RunKind, Speed, TrainingPlace
 from orchestrator.planning.throughput.record import MeasuredRun, take_up

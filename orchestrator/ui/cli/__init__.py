@@ -127,7 +127,7 @@ def _run(program: typer.Typer) -> None:
 def _print_denial(error: OSError) -> None:
     """Name the permission that is missing, and the command that grants it."""
     if isinstance(error, PermissionError) and isinstance(error.filename, str):
-        from orchestrator.core.permissions import denial
+        from orchestrator.core.machine.permissions import denial
 
         if denied := denial(Path(error.filename)):
             typer.echo(f"  {denied.reason}\n  {denied.hint}", err=True)

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from orchestrator import __version__
 from orchestrator.config.trainers import get_trainer, trainer_names
-from orchestrator.core import hardware
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.findings import PATIENCE_S, Finding, not_here, ok, problem, warning
 from orchestrator.core.formatting import count
-from orchestrator.core.installation import install_here, installed_version
+from orchestrator.core.machine import hardware
+from orchestrator.core.machine.installation import install_here, installed_version
 
 OLDEST_PYTHON = (3, 11)
 _OLDEST_RSYNC = (3, 2, 5)

@@ -12,8 +12,8 @@ from orchestrator.config.profiles import Profile, place_of, preparation
 from orchestrator.config.profiles.remote_setup import THEIR_PYTHON
 from orchestrator.core.errors import HostError, OrchestrateError
 from orchestrator.core.findings import PATIENCE_S, Finding, ok, problem, warning
-from orchestrator.core.installation import install_there
-from orchestrator.core.ssh import NO_VARIABLE, Host, to_folder
+from orchestrator.core.machine.installation import install_there
+from orchestrator.core.machine.ssh import NO_VARIABLE, Host, to_folder
 from orchestrator.core.types import CommandAnswer
 from orchestrator.ui.doctor.local_machine import OLDEST_PYTHON
 

@@ -13,7 +13,7 @@ from orchestrator.core.findings import Finding, not_here, ok, problem
 from orchestrator.core.formatting import count
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.ledger_entries import submissions
+from orchestrator.rundir.records.ledger_entries import submissions
 
 # The name in sweeps/validate.yaml.
 SWEEP = "validate"

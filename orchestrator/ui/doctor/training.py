@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from orchestrator.core import hardware
 from orchestrator.core.findings import Finding, not_here, ok, problem, warning
-from orchestrator.core.installation import install_here, installed_version
+from orchestrator.core.machine import hardware
+from orchestrator.core.machine.installation import install_here, installed_version
 from orchestrator.ui.doctor.torch_probe import Probe
 
 # A worker sets these anew for each of its runs.

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from orchestrator.core.findings import Finding, not_here, ok, problem, warning
-from orchestrator.core.installation import install_package, installed_version
+from orchestrator.core.machine.installation import install_package, installed_version
 
 _SERVER = "https://api.wandb.ai"
 _MODES = ("online", "offline", "shared", "disabled", "dryrun", "run")

@@ -20,8 +20,8 @@ from orchestrator.config.locations import TreeLocation, tree_there
 from orchestrator.config.profiles import preparation
 from orchestrator.core.errors import HostError, NotFoundError, OrchestrateError, UnreachableError
 from orchestrator.core.formats import require_known_format
-from orchestrator.core.package_files import PACKAGE
-from orchestrator.core.ssh import Host, failure
+from orchestrator.core.machine.package_files import PACKAGE
+from orchestrator.core.machine.ssh import Host, failure
 from orchestrator.ui.monitor.port_forward import PortForward
 from orchestrator.ui.monitor.remote_program import NOT_INSTALLED, PROBE, command_there, not_installed
 from orchestrator.ui.monitor.snapshot import DamagedSnapshotError, MonitorSnapshot, parse_snapshot

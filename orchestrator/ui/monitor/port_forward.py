@@ -10,7 +10,7 @@ import socket
 import subprocess
 import threading
 
-from orchestrator.core.ssh import Host
+from orchestrator.core.machine.ssh import Host
 
 # TensorBoard's usual port; another one if it is taken.
 _USUAL_PORT = 6006

@@ -8,8 +8,8 @@ from orchestrator.config.locations import TreeLocation
 from orchestrator.config.profiles import Profile, preparation
 from orchestrator.config.profiles.remote_setup import THEIR_PYTHON
 from orchestrator.core.errors import HostError
-from orchestrator.core.installation import install_there
-from orchestrator.core.ssh import without_command
+from orchestrator.core.machine.installation import install_there
+from orchestrator.core.machine.ssh import without_command
 
 PROBE = "orchestrator.ui.monitor.probe"
 # Exit codes of the command below without a program: no bash, no Python that has one.

@@ -12,8 +12,8 @@ from orchestrator.core.labels import labeller
 from orchestrator.core.types import URGENT_FIRST, RunState
 from orchestrator.planning.ordering import sweep_eta
 from orchestrator.rundir import AttemptDir, Holder, IndexRow, SweepDir, lease_seconds, sweeps
+from orchestrator.rundir.attempts.metrics import last_metrics
 from orchestrator.rundir.copy_origin import read_copy
-from orchestrator.rundir.metrics import last_metrics
 from orchestrator.status.survey import RunStatus, Survey, survey
 from orchestrator.status.synced_copy import look_at_copy
 

@@ -16,9 +16,9 @@ from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, ProfileError
 from orchestrator.core.formatting import count
 from orchestrator.rundir import SweepDir, sweeps
-from orchestrator.rundir.ledger_entries import jobs_of
-from orchestrator.rundir.parcel import unpacked
-from orchestrator.rundir.plain_files import open_plain
+from orchestrator.rundir.copies.parcel import unpacked
+from orchestrator.rundir.files.plain_files import open_plain
+from orchestrator.rundir.records.ledger_entries import jobs_of
 from orchestrator.status.survey import Survey
 from orchestrator.ui.top.model import FleetState, History, SweepSnapshot, following, out_of_date, sight
 

@@ -13,8 +13,8 @@ from orchestrator.core.types import JobState, JobStatus, RunState
 from orchestrator.planning.accounts import accounts
 from orchestrator.planning.ordering import sweep_eta
 from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
-from orchestrator.rundir.journal import PROGRESS, STARTED
-from orchestrator.rundir.ledger_entries import jobs_of
+from orchestrator.rundir.records.journal import PROGRESS, STARTED
+from orchestrator.rundir.records.ledger_entries import jobs_of
 from orchestrator.status.cost import Cost, job_cost, job_state
 from orchestrator.status.ownership import assigned
 from orchestrator.status.survey import RunStatus, Survey

@@ -21,7 +21,7 @@ from jobs.trainers.actor_critic.environments.keys import GymnasiumConfig
 from jobs.training.config_errors import MissingHereError, RefusedKeyError
 from jobs.training.context import EXACT, NO_PROGRESS_LOST, BadConfigError
 from jobs.training.records.video import Frame
-from orchestrator.core.installation import install_package
+from orchestrator.core.machine.installation import install_package
 
 # Steps that are played twice to see whether an environment can be replayed.
 _PROBE_STEPS = 64

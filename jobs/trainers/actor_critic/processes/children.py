@@ -13,7 +13,7 @@ from pathlib import Path
 
 from jobs.training.processes.process_tree import die_with_parent
 from jobs.worker.signals import STOP_SIGNALS
-from orchestrator.core.hardware import physical_first
+from orchestrator.core.machine.hardware import physical_first
 
 _POLL_S = 0.02
 

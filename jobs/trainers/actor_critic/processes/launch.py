@@ -43,7 +43,7 @@ from jobs.training.processes.ranks import RankError, Ranks
 from jobs.worker.failures import end_of
 from jobs.worker.signals import STOP_SIGNALS
 from orchestrator.config.trainers import get_trainer
-from orchestrator.core.hardware import interface_to
+from orchestrator.core.machine.hardware import interface_to
 from orchestrator.core.types import PluginSource, Reason
 from orchestrator.rundir import RunDir
 

@@ -19,7 +19,7 @@ from jobs.trainers.benchmarl.configuration.rules import can_prioritize
 from jobs.training.config_errors import RefusedKeyError
 from jobs.training.records.error_chain import first_line
 from jobs.training.records.headless_rendering import obstacle
-from orchestrator.core import hardware
+from orchestrator.core.machine import hardware
 
 # Of each environment family, those of plug-ins apart: the package that is imported when one is made.
 _PACKAGES = {

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from jobs.trainers.command.checking import check
 from jobs.trainers.command.training import command_line
 from jobs.training.context import BadConfigError
-from orchestrator.config.command import program_file
+from orchestrator.config.command_line.command import program_file
 from orchestrator.config.trainers.command import COMMAND
 from orchestrator.core.types import Run
 

@@ -23,7 +23,7 @@ from jobs.training.loop import iterate
 from jobs.training.parts import restore, state_of
 from jobs.training.plugins import Plugin
 from orchestrator.config.trainers.actor_critic import PPO
-from orchestrator.core.installation import install_package
+from orchestrator.core.machine.installation import install_package
 
 ENVS = 3
 

@@ -14,7 +14,7 @@ from jobs.worker.shutdown import Shutdown
 from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Job, Resources
 from orchestrator.rundir import Event, WorkerLog
-from orchestrator.rundir.journal import EXITED, PROGRESS, STARTED
+from orchestrator.rundir.records.journal import EXITED, PROGRESS, STARTED
 
 
 class Clock:

@@ -11,8 +11,8 @@ from jobs.training.context import InterruptedRun
 from jobs.worker.failures import ProgramFailed, deaths_in_vain, end_of, in_vain, pause_before_next
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import Claim, RunDir
-from orchestrator.rundir.claims import create_claim
-from orchestrator.rundir.holder import JOB_VARIABLE
+from orchestrator.rundir.attempts.claims import create_claim
+from orchestrator.rundir.attempts.holder import JOB_VARIABLE
 
 KILLED, STOPPED, ALONE, ADVANCED = "killed", "stopped", "", "advanced"
 LATE, PREEMPTED, LOST = "time limit", "preempted", "node failure"

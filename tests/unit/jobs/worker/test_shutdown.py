@@ -15,7 +15,7 @@ from jobs.training.records.provenance import NODE_VARIABLE
 from jobs.worker import scheduler_job
 from jobs.worker.scheduler_job import SchedulerJob, SlurmJob
 from jobs.worker.shutdown import Shutdown
-from orchestrator.rundir.holder import JOB_VARIABLE
+from orchestrator.rundir.attempts.holder import JOB_VARIABLE
 
 IN_SLURM = SlurmJob("123_4")
 USR1, TERM, INT = signal.SIGUSR1, signal.SIGTERM, signal.SIGINT

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.worker.slots import CoreReservations, Slot, Slots, own_cores
-from orchestrator.core import hardware
+from orchestrator.core.machine import hardware
 from orchestrator.core.types import Job, Resources, Size
 
 

@@ -16,7 +16,7 @@ from jobs.worker.signals import STOP_SIGNALS
 from jobs.worker.submit_rest import submit_remaining
 from orchestrator.core.records import plain
 from orchestrator.rundir import Event, Holder, SweepDir
-from orchestrator.rundir.journal import ENDED, STARTED
+from orchestrator.rundir.records.journal import ENDED, STARTED
 from tests.helpers import command_run, make_sweep, submit
 
 IN_SLURM = SlurmJob("123_4")

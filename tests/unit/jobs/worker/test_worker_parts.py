@@ -21,7 +21,7 @@ from jobs.worker.worker import Worker
 from orchestrator.core.records import plain
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import Claim, Event, Holder, RunDir, SweepDir
-from orchestrator.rundir.journal import STARTED
+from orchestrator.rundir.records.journal import STARTED
 from tests.helpers import command_run, events, make_sweep, submit
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-import orchestrator.core.bulk_read
+import orchestrator.core.machine.bulk_read
 from benchmarks.synthetic import (
     COLLECTION,
     HOST,
@@ -253,8 +253,8 @@ def test_an_index_cannot_lead_out_of_the_sweep(sweep: SweepDir) -> None:
 def test_reading_by_threads_gives_the_same_tables(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = finished_sweep(results, "speed", {"algorithm": ["mappo"], "seed": range(30)}, iterations=2)
     plain = collect([sweep])
-    monkeypatch.setattr(orchestrator.core.bulk_read, "_FIRST", 4)
-    monkeypatch.setattr(orchestrator.core.bulk_read, "_SLOW", 0)
+    monkeypatch.setattr(orchestrator.core.machine.bulk_read, "_FIRST", 4)
+    monkeypatch.setattr(orchestrator.core.machine.bulk_read, "_SLOW", 0)
     threaded = collect([sweep])
     assert threaded.runs.equals(plain.runs)
     assert threaded.metrics.equals(plain.metrics)

@@ -20,7 +20,7 @@ from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources, Run
 from orchestrator.rundir import Event, Holder, SweepDir
-from orchestrator.rundir.journal import CLAIMED, STARTED
+from orchestrator.rundir.records.journal import CLAIMED, STARTED
 from tests.helpers import enter
 
 PRICES = {"laptop": 0.1, "cluster": 0.4}

@@ -21,9 +21,9 @@ from orchestrator.analysis.evaluations.evaluate import (
 )
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import NotFoundError, OrchestrateError, StorageError
-from orchestrator.core.installation import install_here
+from orchestrator.core.machine.installation import install_here
 from orchestrator.rundir import Claim, Evaluation, RunDir, SweepDir
-from orchestrator.rundir.absent_files import mark_absent
+from orchestrator.rundir.attempts.absent_files import mark_absent
 from tests.helpers import command_run, make_sweep
 
 NAVIGATION = get_trainer("benchmarl").identify({"algorithm": "mappo", "task": "vmas/navigation"}, 0, 1)

@@ -33,8 +33,8 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.findings import Verdict
 from orchestrator.core.types import Array, Job, Plan, Resources, Run, Sweep
 from orchestrator.rundir import FrozenCode, SweepDir
+from orchestrator.rundir.copies.parcel import add_private, parcel
 from orchestrator.rundir.index import SWEEP_NAME
-from orchestrator.rundir.parcel import add_private, parcel
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "skypilot_l4.yaml"
 ROOT = Path(__file__).parents[4]

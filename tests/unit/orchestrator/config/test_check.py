@@ -15,9 +15,9 @@ from orchestrator.config import passed_checks
 from orchestrator.config.check import CheckReport, check_sweep
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import runs_of
-from orchestrator.core import hardware
 from orchestrator.core.errors import OrchestrateError
-from orchestrator.core.installation import install_here
+from orchestrator.core.machine import hardware
+from orchestrator.core.machine.installation import install_here
 
 
 class Checker:

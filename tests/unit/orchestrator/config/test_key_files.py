@@ -9,7 +9,7 @@ import string
 
 import pytest
 
-from orchestrator.config.key_files import has_key, is_named_like_key
+from orchestrator.config.code.key_files import has_key, is_named_like_key
 
 _random = random.Random(7)
 

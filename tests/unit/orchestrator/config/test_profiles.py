@@ -22,7 +22,7 @@ from orchestrator.config.profiles import (
 )
 from orchestrator.config.profiles.model import READERS
 from orchestrator.core.errors import ProfileError
-from orchestrator.core.package_files import template
+from orchestrator.core.machine.package_files import template
 from orchestrator.core.units import seconds
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config import key_files, worktree
+from orchestrator.config.code import key_files, worktree
 from orchestrator.config.code.snapshot import freeze
-from orchestrator.config.command import code_of, module_of, program_file, script_of
+from orchestrator.config.command_line.command import code_of, module_of, program_file, script_of
 from orchestrator.config.grid.parse import SECTIONS
 from orchestrator.config.program import file_hash
 from orchestrator.config.program.identity import ProgramFiles, ProjectFiles

@@ -19,10 +19,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config import worktree
-from orchestrator.config.code import snapshot
+from orchestrator.config.code import snapshot, worktree
+from orchestrator.config.code.key_files import has_key
 from orchestrator.config.code.snapshot import freeze, key_notes
-from orchestrator.config.key_files import has_key
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.records import parse, plain
 from orchestrator.rundir import CodeDir, FrozenCode, SweepDir

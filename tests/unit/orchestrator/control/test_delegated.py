@@ -20,8 +20,8 @@ from orchestrator.core.records import plain
 from orchestrator.core.types import RunState, Sweep
 from orchestrator.rundir import Claim, Event, Holder, SweepDir
 from orchestrator.rundir.frozen_code import SentCode
-from orchestrator.rundir.journal import CLAIMED, ENDED, STARTED
-from orchestrator.rundir.ledger_entries import ReturnedEntry
+from orchestrator.rundir.records.journal import CLAIMED, ENDED, STARTED
+from orchestrator.rundir.records.ledger_entries import ReturnedEntry
 from orchestrator.status.ownership import share
 from orchestrator.status.survey import survey
 from tests.helpers import command_run, make_sweep, submit

@@ -10,8 +10,8 @@ from orchestrator.control.poll import _with_endings
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, JobState, JobStatus, Reason, Resources, RunState
 from orchestrator.rundir import Event, Holder, IndexRow, SweepDir, WorkerLog
-from orchestrator.rundir.journal import CLAIMED, ENDED, STARTED
-from orchestrator.rundir.ledger_entries import SubmissionEntry
+from orchestrator.rundir.records.journal import CLAIMED, ENDED, STARTED
+from orchestrator.rundir.records.ledger_entries import SubmissionEntry
 from orchestrator.status.survey import survey
 
 RUN, TOKEN = "0" * 16, "0001-0001"

@@ -12,7 +12,7 @@ from orchestrator.control import fleet
 from orchestrator.core.errors import OrchestrateError, StorageError, UnreachableError
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.frozen_code import SentCode
-from orchestrator.rundir.ledger_entries import AssignedEntry, TreePlace
+from orchestrator.rundir.records.ledger_entries import AssignedEntry, TreePlace
 from orchestrator.status.ownership import TreeAssignment
 from tests.helpers import command_run, make_sweep
 

@@ -16,7 +16,7 @@ from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
 from orchestrator.core.types import Capacity, RunState, Sweep
 from orchestrator.rundir import Event, SweepDir
-from orchestrator.rundir.journal import PROGRESS, Journal
+from orchestrator.rundir.records.journal import PROGRESS, Journal
 from orchestrator.status.survey import Survey
 from tests import helpers
 

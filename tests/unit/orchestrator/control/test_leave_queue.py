@@ -13,8 +13,8 @@ from orchestrator.control import poll
 from orchestrator.core.records import plain
 from orchestrator.core.types import JobState, JobStatus
 from orchestrator.rundir import Event, Holder
-from orchestrator.rundir.journal import ENDED, EXITED, STARTED
-from orchestrator.rundir.ledger_entries import submissions
+from orchestrator.rundir.records.journal import ENDED, EXITED, STARTED
+from orchestrator.rundir.records.ledger_entries import submissions
 from tests import helpers
 
 MONTH_S = 30 * 86400.0

@@ -23,8 +23,8 @@ from orchestrator.rundir import (
     cleanup,
     tidy_finished,
 )
-from orchestrator.rundir.atomic import temporary_name
-from orchestrator.rundir.journal import CLAIMED, EXITED, STARTED, read_event
+from orchestrator.rundir.files.atomic import temporary_name
+from orchestrator.rundir.records.journal import CLAIMED, EXITED, STARTED, read_event
 from orchestrator.status import disk_check
 from tests.helpers import count_runs, make_sweep, work
 

@@ -14,7 +14,7 @@ from orchestrator.control import submit
 from orchestrator.core.errors import OrchestrateError, QueueFullError, RefusedError
 from orchestrator.core.types import Array, Capacity, JobStatus, Plan, Sweep
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.ledger_entries import jobs_of, submissions
+from orchestrator.rundir.records.ledger_entries import jobs_of, submissions
 
 RUNS = tuple(COMMAND.identify({"command": ["true"]}, seed, 1) for seed in range(10))
 SWEEP = Sweep("tiny", "command", RUNS, "name: tiny\n")

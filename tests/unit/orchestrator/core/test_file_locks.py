@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.core import file_locks
+from orchestrator.core.machine import file_locks
 
 
 def test_a_lock_is_held_until_its_file_is_closed(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.core.hardware import interface_to, physical_cores, physical_first
+from orchestrator.core.machine.hardware import interface_to, physical_cores, physical_first
 
 
 def test_cores_that_share_no_physical_core_come_first(tmp_path: Path) -> None:

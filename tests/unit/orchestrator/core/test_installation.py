@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator import __version__
-from orchestrator.core import installation
-from orchestrator.core.installation import (
+from orchestrator.core.machine import installation
+from orchestrator.core.machine.installation import (
     DISTRIBUTION,
     IN_A_CLONE,
     install_here,

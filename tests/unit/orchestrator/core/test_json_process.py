@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.core.json_process import JsonProcess
+from orchestrator.core.machine.json_process import JsonProcess
 from tests.helpers import wait_for
 
 ECHO = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)\n"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.core import permissions
 from orchestrator.core.errors import StorageError
-from orchestrator.core.permissions import denial
-from orchestrator.rundir.atomic import storage_errors, write_atomic
+from orchestrator.core.machine import permissions
+from orchestrator.core.machine.permissions import denial
+from orchestrator.rundir.files.atomic import storage_errors, write_atomic
 
 # Root without the capabilities by which it may read and write everything.
 HUMBLE = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
@@ -61,7 +61,7 @@ def test_a_read_only_copy_of_ones_own_says_how_to_write_it(tmp_path: Path) -> No
     tmp_path.chmod(0o555)
     code = (
         "import sys, pathlib\nfrom orchestrator.core.errors import StorageError\n"
-        "from orchestrator.rundir.atomic import write_atomic\n"
+        "from orchestrator.rundir.files.atomic import write_atomic\n"
         "try: write_atomic(pathlib.Path(sys.argv[1]), b'')\n"
         "except StorageError as error: print(error, error.hint)\n"
     )

@@ -13,9 +13,9 @@ from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources
 from orchestrator.planning.accounts import accounts, latest_end
 from orchestrator.rundir import Event, Holder, LedgerEntry, WorkerLog
-from orchestrator.rundir.journal import EXITED, REVOKED, STARTED
-from orchestrator.rundir.ledger_entries import InstanceEntry, SubmissionEntry
-from orchestrator.rundir.submitted import SubmissionCost
+from orchestrator.rundir.records.journal import EXITED, REVOKED, STARTED
+from orchestrator.rundir.records.ledger_entries import InstanceEntry, SubmissionEntry
+from orchestrator.rundir.records.submitted import SubmissionCost
 
 NOON = 1_790_078_400.0
 HOUR = 3600.0

@@ -28,9 +28,9 @@ from orchestrator.planning.plan import make_plan
 from orchestrator.planning.throughput.lookup import SpeedTable
 from orchestrator.planning.throughput.model import Speed, TrainingPlace, kind_of
 from orchestrator.rundir import Event, Holder, IndexRow, SweepDir
-from orchestrator.rundir.journal import EXITED, STARTED
-from orchestrator.rundir.ledger_entries import SubmissionEntry, submissions
-from orchestrator.rundir.submitted import SubmissionCost
+from orchestrator.rundir.records.journal import EXITED, STARTED
+from orchestrator.rundir.records.ledger_entries import SubmissionEntry, submissions
+from orchestrator.rundir.records.submitted import SubmissionCost
 from orchestrator.status.survey import RunStatus, Survey
 from tests.helpers import enter
 

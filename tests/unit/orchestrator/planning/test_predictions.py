@@ -20,7 +20,7 @@ from orchestrator.core.types import Job, Resources
 from orchestrator.planning.estimate import Range
 from orchestrator.planning.predictions import bills, lines, rates
 from orchestrator.rundir import Event, Holder, SweepDir
-from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
+from orchestrator.rundir.records.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
 from tests.helpers import enter
 
 RUN, OTHER = "a" * 16, "b" * 16

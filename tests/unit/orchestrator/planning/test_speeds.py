@@ -29,9 +29,9 @@ from orchestrator.planning.throughput.model import (
 from orchestrator.planning.throughput.record import take_up
 from orchestrator.planning.throughput.table import load_table, reported
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.ledger_entries import submissions
-from orchestrator.rundir.submitted import SubmissionCost
-from orchestrator.rundir.synced import is_brought
+from orchestrator.rundir.copies.synced import is_brought
+from orchestrator.rundir.records.ledger_entries import submissions
+from orchestrator.rundir.records.submitted import SubmissionCost
 from tests.helpers import enter
 
 MATRIX = {"task": ["vmas/navigation"], "algorithm": ["mappo", "iql"], "seed": [0, 1, 2]}

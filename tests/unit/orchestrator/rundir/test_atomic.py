@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.core.errors import StorageError
-from orchestrator.rundir.atomic import check_writable, write_atomic, write_exclusive
+from orchestrator.rundir.files.atomic import check_writable, write_atomic, write_exclusive
 
 
 @pytest.fixture

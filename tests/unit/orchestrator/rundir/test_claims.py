@@ -18,7 +18,7 @@ from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Run
 from orchestrator.rundir import Claim, Holder, Lease, RunDir, attempt_ended
-from orchestrator.rundir.claims import age_by_file_server
+from orchestrator.rundir.attempts.claims import age_by_file_server
 from tests.helpers import wait_for
 
 RUN = Run("0" * 16, "command", {"command": ["true"]})

@@ -16,7 +16,7 @@ from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import Job, Resources, Run, Sweep
 from orchestrator.rundir import Claim, RunDir, SweepDir
 from orchestrator.rundir.code import CodeDir
-from orchestrator.rundir.parcel import RESULTS, pack
+from orchestrator.rundir.copies.parcel import RESULTS, pack
 from orchestrator.ui.cli import app
 from tests.helpers import inodes, make_sweep, work
 from tests.unit.orchestrator.control.test_submit import Stingy

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.rundir import Holder
-from orchestrator.rundir import holder as process
+from orchestrator.rundir.attempts import holder as process
 
 
 def test_this_process_is_alive_and_another_with_its_number_is_not() -> None:

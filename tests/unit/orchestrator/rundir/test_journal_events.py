@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import Event
-from orchestrator.rundir.journal import (
+from orchestrator.rundir.records.journal import (
     CLAIMED,
     ENDED,
     EXITED,

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from orchestrator.core.types import Job, Reason, Resources
 from orchestrator.rundir import FrozenCode, LedgerEntry
-from orchestrator.rundir.atomic import dump_json
+from orchestrator.rundir.files.atomic import dump_json
 from orchestrator.rundir.frozen_code import SentCode
-from orchestrator.rundir.ledger_entries import (
+from orchestrator.rundir.records.ledger_entries import (
     AddEntry,
     AssignedEntry,
     AssignedShare,
@@ -33,7 +33,7 @@ from orchestrator.rundir.ledger_entries import (
     TreePlace,
     parse_entry,
 )
-from orchestrator.rundir.submitted import SubmissionCost
+from orchestrator.rundir.records.submitted import SubmissionCost
 
 text, whole = st.text(max_size=8), st.integers(0, 1 << 40)
 seconds = st.floats(0, 1e10)

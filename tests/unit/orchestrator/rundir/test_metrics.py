@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import Executed, MetricsWriter, ResumePoint, Row, add_row, read_metrics
-from orchestrator.rundir.metrics import merge, resume_chain
+from orchestrator.rundir.attempts.metrics import merge, resume_chain
 
 Attempts = dict[int, tuple[ResumePoint | None, list[Row]]]
 

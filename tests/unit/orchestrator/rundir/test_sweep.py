@@ -30,8 +30,8 @@ from orchestrator.rundir import (
     sweeps,
     tidy_finished,
 )
-from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
-from orchestrator.rundir.ledger_entries import DamagedEntry, RetryEntry
+from orchestrator.rundir.records.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
+from orchestrator.rundir.records.ledger_entries import DamagedEntry, RetryEntry
 from tests.helpers import enter, inodes
 
 RUN = Run("0" * 16, "command", {"command": ["true"]})

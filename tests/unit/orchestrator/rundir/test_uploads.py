@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir import Executed, ResumePoint, Row, Uploaded, UploadLog, standing
-from orchestrator.rundir.metrics import merge
+from orchestrator.rundir.attempts.metrics import merge
 
 
 def uploaded(run_id: str) -> Uploaded:

@@ -9,7 +9,7 @@ from orchestrator.core.records import plain
 from orchestrator.core.types import Capacity, Reason, RunState, Sweep
 from orchestrator.planning.auto_retry import second_chances
 from orchestrator.rundir import Event, Holder, IndexRow, WorkerLog
-from orchestrator.rundir.journal import ENDED, PROGRESS, STARTED
+from orchestrator.rundir.records.journal import ENDED, PROGRESS, STARTED
 from orchestrator.status.bad_nodes import failing_machines
 from orchestrator.status.survey import RunStatus, Survey, retried
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orchestrator.core.records import plain
 from orchestrator.rundir import Event, Holder, SweepDir, WorkerLog
-from orchestrator.rundir.journal import CLAIMED, EXITED, PROGRESS, REVOKED, STARTED
+from orchestrator.rundir.records.journal import CLAIMED, EXITED, PROGRESS, REVOKED, STARTED
 from orchestrator.status.cost import Cost, job_cost, job_seconds
 
 HOLDER = {"holder": plain(Holder("host", "boot", "pid:[1]", 42, 1000))}

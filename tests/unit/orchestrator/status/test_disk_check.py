@@ -12,7 +12,7 @@ from orchestrator.control.poll import poll_sweep
 from orchestrator.core.records import plain
 from orchestrator.core.types import RunState
 from orchestrator.rundir import Claim, Event, Holder, RunDir, SweepDir
-from orchestrator.rundir.journal import CLAIMED, ENDED, STARTED, Journal
+from orchestrator.rundir.records.journal import CLAIMED, ENDED, STARTED, Journal
 from orchestrator.status import disk_check
 from tests.helpers import count_runs, enter, make_sweep
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from orchestrator.core.records import plain
 from orchestrator.rundir import LedgerEntry, SweepDir
 from orchestrator.rundir.frozen_code import SentCode
-from orchestrator.rundir.ledger_entries import (
+from orchestrator.rundir.records.ledger_entries import (
     AssignedEntry,
     AssignedShare,
     CancelEntry,

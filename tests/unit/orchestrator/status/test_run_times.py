@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.core.records import plain
 from orchestrator.rundir import Event, Holder, WorkerLog
-from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
+from orchestrator.rundir.records.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
 from orchestrator.status.run_times import attempt_times
 
 RUN, OTHER = "a" * 16, "b" * 16

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from orchestrator.core.records import plain
 from orchestrator.core.types import RunState, number_of
 from orchestrator.rundir import Event, Holder, IndexRow, WorkerLog
-from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS, STARTED
-from orchestrator.rundir.ledger_entries import (
+from orchestrator.rundir.records.journal import CLAIMED, ENDED, PROGRESS, STARTED
+from orchestrator.rundir.records.ledger_entries import (
     CancelEntry,
     EndedEntry,
     FailedAttempt,
@@ -26,7 +26,7 @@ from orchestrator.rundir.ledger_entries import (
     RetryEntry,
     SubmissionEntry,
 )
-from orchestrator.rundir.run_state import decisions_in, state_of
+from orchestrator.rundir.records.run_state import decisions_in, state_of
 from orchestrator.status.survey import RunStatus, survey
 
 RUN = "0" * 16

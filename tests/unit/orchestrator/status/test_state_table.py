@@ -12,7 +12,7 @@ import pytest
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources, RunState
 from orchestrator.rundir import Event, Holder, SweepDir
-from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
+from orchestrator.rundir.records.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
 from orchestrator.status.survey import survey
 from tests.helpers import command_run, enter, make_sweep
 

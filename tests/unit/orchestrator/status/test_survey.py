@@ -12,8 +12,8 @@ from orchestrator.core.records import plain
 from orchestrator.core.types import Job, JobState, JobStatus, Reason, Resources, RunState
 from orchestrator.planning.ordering import sweep_eta
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog
-from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, REVOKED, STARTED
-from orchestrator.rundir.ledger_entries import DamagedEntry, SubmissionEntry
+from orchestrator.rundir.records.journal import CLAIMED, ENDED, EXITED, PROGRESS, REVOKED, STARTED
+from orchestrator.rundir.records.ledger_entries import DamagedEntry, SubmissionEntry
 from orchestrator.status.survey import RunStatus, Survey, mark_stale, survey
 from orchestrator.ui.cli import status
 from tests.helpers import ledger_entry

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.core.errors import OrchestrateError, StorageError
-from orchestrator.core.s3 import Address, is_bucket, parse_bucket
+from orchestrator.core.machine.s3 import Address, is_bucket, parse_bucket
 from orchestrator.sync import bucket_mirror
 from orchestrator.sync.bucket_mirror import Mirror, MirrorOptions
 

@@ -16,11 +16,11 @@ from orchestrator.core.errors import (
     StorageError,
     UnreachableError,
 )
-from orchestrator.core.ssh import Host
+from orchestrator.core.machine.ssh import Host
 from orchestrator.rundir import RunDir
-from orchestrator.rundir.absent_files import mark_absent, read_absent
+from orchestrator.rundir.attempts.absent_files import mark_absent, read_absent
+from orchestrator.rundir.copies.synced import is_brought, is_plain, kind_of
 from orchestrator.rundir.copy_origin import read_copy
-from orchestrator.rundir.synced import is_brought, is_plain, kind_of
 from orchestrator.sync.request import kinds
 from orchestrator.sync.rsync import Listing, error_of
 from orchestrator.sync.source import Source, find_source

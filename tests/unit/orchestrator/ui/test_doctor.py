@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from orchestrator.config.backends import SLURM
 from orchestrator.config.profiles import Profile
 from orchestrator.core.errors import ProfileError
-from orchestrator.core.installation import install_here
+from orchestrator.core.machine.installation import install_here
 from orchestrator.core.progress import listening
 from orchestrator.ui.doctor import Finding, Verdict, diagnose
 from orchestrator.ui.doctor.local_machine import results_folder, space, trainers

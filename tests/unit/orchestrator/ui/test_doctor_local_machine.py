@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.backends.skypilot.doctor import examined_here
-from orchestrator.core import hardware
+from orchestrator.core.machine import hardware
 from orchestrator.ui.doctor import Finding, Verdict, diagnose, training
 from orchestrator.ui.doctor.local_machine import cores_and_gpus, rsync, trainers
 from orchestrator.ui.doctor.torch_probe import Facts

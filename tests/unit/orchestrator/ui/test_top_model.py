@@ -22,8 +22,8 @@ from orchestrator.core.formatting import moment, printable, sparkline
 from orchestrator.core.types import JobState, JobStatus, RunState
 from orchestrator.rundir import Event, SweepDir
 from orchestrator.rundir.frozen_code import SentCode
-from orchestrator.rundir.journal import CLAIMED, EXITED, STARTED
-from orchestrator.rundir.ledger_entries import AssignedEntry, TreePlace
+from orchestrator.rundir.records.journal import CLAIMED, EXITED, STARTED
+from orchestrator.rundir.records.ledger_entries import AssignedEntry, TreePlace
 from orchestrator.status import ownership
 from orchestrator.status.survey import Survey
 from orchestrator.ui.top.columns import FAILURES, JOBS, RUNS, SWEEPS, VIEWS

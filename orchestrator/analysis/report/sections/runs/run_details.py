@@ -14,7 +14,7 @@ from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.hydra_text import NoSpellingError, hydra_text
 from orchestrator.core.types import RunState
 from orchestrator.rundir import RunDir, SweepDir
-from orchestrator.rundir.plain_files import open_plain
+from orchestrator.rundir.files.plain_files import open_plain
 
 # Bytes of a log's end, of all logs and of all else together, and differing keys of a run: what a page has
 # room for.

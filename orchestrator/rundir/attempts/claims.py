@@ -18,8 +18,14 @@ from typing import Self
 from orchestrator.core import environment
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.records import parse, plain
-from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, temporary_name, write_exclusive
-from orchestrator.rundir.holder import Holder
+from orchestrator.rundir.attempts.holder import Holder
+from orchestrator.rundir.files.atomic import (
+    dump_json,
+    read_json,
+    storage_errors,
+    temporary_name,
+    write_exclusive,
+)
 
 DEFAULT_LEASE_S = 300.0
 

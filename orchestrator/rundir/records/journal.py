@@ -21,11 +21,11 @@ import msgspec
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.records import parse
 from orchestrator.core.types import Int64, Reason, RunState
-from orchestrator.rundir.atomic import dump_json, storage_errors, write_atomic, write_exclusive
-from orchestrator.rundir.file_server import persist
-from orchestrator.rundir.holder import Holder
-from orchestrator.rundir.kinds import MALFORMED, number, reason, text, whole
-from orchestrator.rundir.plain_files import (
+from orchestrator.rundir.attempts.holder import Holder
+from orchestrator.rundir.files.atomic import dump_json, storage_errors, write_atomic, write_exclusive
+from orchestrator.rundir.files.file_server import persist
+from orchestrator.rundir.files.kinds import MALFORMED, number, reason, text, whole
+from orchestrator.rundir.files.plain_files import (
     Version,
     open_plain,
     open_to_write,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
 from orchestrator.core.errors import DamagedFileError
-from orchestrator.rundir.file_server import persist
+from orchestrator.rundir.files.file_server import persist
 
 # Far beyond any real file of its kind, in bytes: JSON records, and files of lines.
 LARGEST_JSON, LARGEST = 1 << 28, 1 << 31

@@ -14,17 +14,17 @@ from typing import Any
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import Reason, RunState
-from orchestrator.rundir.atomic import (
+from orchestrator.rundir.attempts.claims import Claim, read_claim
+from orchestrator.rundir.files.atomic import (
     dump_json,
     fsync_folder,
     read_json,
     storage_errors,
     write_exclusive,
 )
-from orchestrator.rundir.claims import Claim, read_claim
-from orchestrator.rundir.file_server import persist
-from orchestrator.rundir.kinds import whole
-from orchestrator.rundir.plain_files import PathWithin, is_listed, open_plain
+from orchestrator.rundir.files.file_server import persist
+from orchestrator.rundir.files.kinds import whole
+from orchestrator.rundir.files.plain_files import PathWithin, is_listed, open_plain
 
 _OUTCOMES = [state.value for state in RunState]
 _REASONS = [None, *(reason.value for reason in Reason)]

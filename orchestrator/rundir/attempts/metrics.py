@@ -25,10 +25,10 @@ from typing import IO, Any
 import msgspec
 
 from orchestrator.core.errors import DamagedFileError
-from orchestrator.rundir.atomic import storage_errors
-from orchestrator.rundir.file_server import persist
-from orchestrator.rundir.kinds import MALFORMED
-from orchestrator.rundir.plain_files import open_plain, open_to_write, read_plain
+from orchestrator.rundir.files.atomic import storage_errors
+from orchestrator.rundir.files.file_server import persist
+from orchestrator.rundir.files.kinds import MALFORMED
+from orchestrator.rundir.files.plain_files import open_plain, open_to_write, read_plain
 
 # Bytes at the end of a metrics file that contain its last line.
 _LAST_LINE = 1 << 16

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.core.errors import DamagedFileError
-from orchestrator.rundir.atomic import dump_json, read_json, write_atomic
+from orchestrator.rundir.files.atomic import dump_json, read_json, write_atomic
 
 MARK = ".absent.json"
 

@@ -19,12 +19,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.core.file_locks import lock
+from orchestrator.core.machine.file_locks import lock
 from orchestrator.core.types import Job
-from orchestrator.rundir.atomic import storage_errors, temporary_name, write_atomic
-from orchestrator.rundir.attempt import AttemptDir, listdir
+from orchestrator.rundir.attempts.attempt import AttemptDir, listdir
 from orchestrator.rundir.code import CodeDir
-from orchestrator.rundir.plain_files import read_plain
+from orchestrator.rundir.files.atomic import storage_errors, temporary_name, write_atomic
+from orchestrator.rundir.files.plain_files import read_plain
 from orchestrator.rundir.run import RunDir
 from orchestrator.rundir.sweep import SweepDir
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from orchestrator.core.errors import DamagedFileError
-from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
-from orchestrator.rundir.attempt import CHECKPOINT, AttemptDir, listdir
-from orchestrator.rundir.plain_files import read_plain
+from orchestrator.rundir.attempts.attempt import CHECKPOINT, AttemptDir, listdir
+from orchestrator.rundir.copies.synced import HANDOVER, RUNS
+from orchestrator.rundir.files.atomic import dump_json, read_json, storage_errors, write_atomic
+from orchestrator.rundir.files.plain_files import read_plain
 from orchestrator.rundir.run import ATTEMPTS, RETIRED, RunDir
 from orchestrator.rundir.sweep import GRIDS, LEDGER, SweepDir
-from orchestrator.rundir.synced import HANDOVER, RUNS
 
 # A file's size in bytes and modification time in nanoseconds: different after every write.
 Stamp = tuple[int, int]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from orchestrator.config.key_files import has_key, is_named_like_key, may_hold_key
+from orchestrator.config.code.key_files import has_key, is_named_like_key, may_hold_key
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir import results_among
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from orchestrator.core.errors import HostError, UnreachableError
-from orchestrator.core.file_locks import lock
+from orchestrator.core.machine.file_locks import lock
 from orchestrator.core.types import CommandAnswer
 
 # Seconds for which the shared connection stays open without use.

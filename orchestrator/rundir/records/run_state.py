@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.core.types import RunState
-from orchestrator.rundir.ledger_entries import (
+from orchestrator.rundir.records.ledger_entries import (
     CancelEntry,
     DecisionEntry,
     EndedEntry,

@@ -14,9 +14,9 @@ from typing import Any
 import orjson
 
 from orchestrator.core.errors import DamagedFileError, FileServerError, StorageError
-from orchestrator.core.permissions import denial
-from orchestrator.rundir.file_server import SERVER_ERRNOS, persist
-from orchestrator.rundir.plain_files import LARGEST_JSON, read_plain
+from orchestrator.core.machine.permissions import denial
+from orchestrator.rundir.files.file_server import SERVER_ERRNOS, persist
+from orchestrator.rundir.files.plain_files import LARGEST_JSON, read_plain
 
 _STORAGE_ERRNOS = {
     errno.ENOSPC: "the disk is full",

@@ -21,14 +21,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
-from orchestrator.core.file_locks import lock
-from orchestrator.rundir.absent_files import MARK
-from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
-from orchestrator.rundir.attempt import AttemptDir, listdir
+from orchestrator.core.machine.file_locks import lock
+from orchestrator.rundir.attempts.absent_files import MARK
+from orchestrator.rundir.attempts.attempt import AttemptDir, listdir
+from orchestrator.rundir.attempts.fingerprint import fingerprint, is_unchanged
 from orchestrator.rundir.copy_origin import SOURCES, SYNCED, read_copy
-from orchestrator.rundir.fingerprint import fingerprint, is_unchanged
-from orchestrator.rundir.journal import JournalReader
-from orchestrator.rundir.plain_files import open_to_write
+from orchestrator.rundir.files.atomic import dump_json, read_json, storage_errors, write_atomic
+from orchestrator.rundir.files.plain_files import open_to_write
+from orchestrator.rundir.records.journal import JournalReader
 from orchestrator.rundir.run import RETIRED, RunDir
 from orchestrator.rundir.sweep import COMPARISON, SweepDir
 

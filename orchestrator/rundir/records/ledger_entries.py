@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Int64, Job, Reason, Value
 from orchestrator.rundir.frozen_code import FrozenCode, SentCode
-from orchestrator.rundir.submitted import SubmissionCost
+from orchestrator.rundir.records.submitted import SubmissionCost
 
 T = TypeVar("T")
 
@@ -309,7 +309,7 @@ _KINDS: Mapping[str, type[LedgerEntry]] = {
 
 
 def parse_entry(record: Mapping[str, Any], number: int = 0) -> LedgerEntry:
-    """Parse an entry. Raises an error of :data:`~orchestrator.rundir.kinds.MALFORMED`."""
+    """Parse an entry. Raises an error of :data:`~orchestrator.rundir.files.kinds.MALFORMED`."""
     data = {name: value for name, value in record.items() if name != "kind"}
     if (of := _KINDS.get(kind := record["kind"])) is None:
         return OtherEntry(number=number, name=kind, more=data)

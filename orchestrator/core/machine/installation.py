@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from orchestrator.core.package_files import PACKAGE, data
+from orchestrator.core.machine.package_files import PACKAGE, data
 
 DISTRIBUTION = "orchestrate-rl"
 # The same versions everywhere: the tests run with these constraints.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.core.errors import OrchestrateError, StorageError
-from orchestrator.core.installation import install_package
+from orchestrator.core.machine.installation import install_package
 
 _SCHEME = "s3://"
 _ADDRESS = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>.*))?", re.DOTALL)

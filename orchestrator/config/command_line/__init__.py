@@ -1,0 +1,1 @@
+"""Interpret the `command` of a grid."""

@@ -1,0 +1,1 @@
+"""Copies of a results tree, and parts of one on other machines."""

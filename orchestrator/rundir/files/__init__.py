@@ -1,0 +1,1 @@
+"""Write, open and parse files, on file systems that fail and lag."""
