@@ -22,10 +22,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
-import msgspec
-
 from orchestrator.core.errors import DamagedFileError
-from orchestrator.rundir.files.atomic import storage_errors
+from orchestrator.rundir.files.atomic import line_parser, storage_errors
 from orchestrator.rundir.files.file_server import persist
 from orchestrator.rundir.files.kinds import MALFORMED
 from orchestrator.rundir.files.plain_files import open_plain, open_to_write, read_plain
@@ -68,8 +66,8 @@ class _Start:
 
 
 # Texts are accepted as numbers: "nan", "inf" and "-inf".
-_row_of = msgspec.json.Decoder(Row, strict=False).decode
-_start_of = msgspec.json.Decoder(_Start).decode
+_row_of = line_parser(Row, strict=False)
+_start_of = line_parser(_Start)
 
 
 class MetricsWriter:

@@ -9,14 +9,17 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import orjson
 
 from orchestrator.core.errors import DamagedFileError, FileServerError, StorageError
 from orchestrator.core.machine.permissions import denial
 from orchestrator.rundir.files.file_server import SERVER_ERRNOS, persist
 from orchestrator.rundir.files.plain_files import LARGEST_JSON, read_plain
+
+_Record = TypeVar("_Record")
 
 _STORAGE_ERRNOS = {
     errno.ENOSPC: "the disk is full",
@@ -169,6 +172,24 @@ def parse_exactly(data: bytes | str) -> Any:
         return found
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def line_parser(kind: type[_Record], *, strict: bool = True) -> Callable[[bytes], _Record]:
+    """Return a function that parses a line of JSON as a typed record. It raises ``ValueError``.
+
+    ``strict``: accept no texts as numbers. NaN and infinities, which Python writes and JSON lacks, are taken.
+    """
+    decode = msgspec.json.Decoder(kind, strict=strict).decode
+
+    def parse_line(line: bytes) -> _Record:
+        try:
+            return decode(line)
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:
+            return msgspec.convert(parse_exactly(line), kind, strict=strict)
+
+    return parse_line
 
 
 def read_json(path: Path, parse: Callable[[bytes], Any] = parse_exactly) -> Any:

@@ -10,6 +10,7 @@ about attempts of others, and counts only without better evidence.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +23,13 @@ from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.records import parse
 from orchestrator.core.types import Int64, Reason, RunState
 from orchestrator.rundir.attempts.holder import Holder
-from orchestrator.rundir.files.atomic import dump_json, storage_errors, write_atomic, write_exclusive
+from orchestrator.rundir.files.atomic import (
+    dump_json,
+    line_parser,
+    storage_errors,
+    write_atomic,
+    write_exclusive,
+)
 from orchestrator.rundir.files.file_server import persist
 from orchestrator.rundir.files.kinds import MALFORMED, number, reason, text, whole
 from orchestrator.rundir.files.plain_files import (
@@ -158,12 +165,14 @@ class Event(msgspec.Struct, frozen=True, rename={"run_id": "run"}):
         return dump_json(record | ({"data": dict(self.data)} if self.data else {}))
 
 
-_event_of = msgspec.json.Decoder(Event).decode
+_event_of = line_parser(Event)
 
 
 def read_event(line: bytes) -> Event:
     """Parse a line. Raises one of :data:`MALFORMED` for invalid ones."""
     event = _event_of(line)
+    if not math.isfinite(event.time) or not math.isfinite(event.up or 0.0):
+        raise ValueError("a time is finite")
     if event.kind == STARTED:
         parse(Holder, event.data["holder"])
     elif event.kind == ENDED:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,9 +22,10 @@ from orchestrator.rundir.records.journal import (
 )
 
 times = st.integers(0, 1 << 41).map(lambda milliseconds: milliseconds / 1000)
+returns = st.floats(allow_nan=False)  # also infinities, which JSON lacks
 whole, text = st.integers(0, 1 << 50), st.text(max_size=8)
 measures = st.fixed_dictionaries(
-    {}, optional={"frames": whole, "total": whole, "end_to_end_fps": times, "return": times, "later": text}
+    {}, optional={"frames": whole, "total": whole, "end_to_end_fps": times, "return": returns, "later": text}
 )
 ends = st.fixed_dictionaries(
     {"outcome": st.sampled_from([state.value for state in RunState])},
@@ -36,6 +40,19 @@ events = kinds.flatmap(
 @given(events)
 def test_a_line_is_read_as_it_was_written(event: Event) -> None:
     assert read_event(event.to_line()) == event
+
+
+def test_a_return_may_be_no_number() -> None:
+    """No episode has ended yet."""
+    event = read_event(Event(PROGRESS, 1.0, data={"frames": 3, "return": math.nan}).to_line())
+    assert event.progress.frames == 3
+    assert math.isnan(event.progress.value or 0.0)
+
+
+@pytest.mark.parametrize("time", ["NaN", "Infinity", "true", '"1"'])
+def test_the_time_of_an_event_is_a_finite_number(time: str) -> None:
+    with pytest.raises(ValueError, match=r"finite|float"):
+        read_event(f'{{"kind": "claimed", "time": {time}}}'.encode())
 
 
 def test_the_data_of_each_kind() -> None:
