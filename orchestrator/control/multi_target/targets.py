@@ -127,7 +127,8 @@ class LocalTarget:
             if run_ids and not apart:
                 newest = {run_id: sweep_dir.run(run_id).newest_attempt() for run_id in run_ids}
                 sweep_dir.add_to_ledger(RetryEntry(runs=newest, why=_TAKEN))
-            waiting, begun = self._waited(seen), {log.token for log in sweep_dir.read_journals()}
+            # By the survey: a job that has begun since it was queued there stays.
+            waiting, begun = self._waited(seen), {log.token for log in seen.logs}
             ledger = sweep_dir.read_ledger()
             own = {run_id for run_id, one in seen.statuses.items() if not one.state.final}
             left = {run_id for run_id in own.difference(run_ids) if seen.target(run_id) == self.name}
