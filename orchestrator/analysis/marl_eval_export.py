@@ -87,15 +87,12 @@ def export(collected: Collected, absolute: Mapping[str, Evaluation], *, again: s
     named = _named(collected)
     rows = [row for group in groups(collected) for row in group.counted()[0]]
     series = _series(collected, rows)
-    evaluable = {trainer: can_evaluate(trainer) for trainer in {row["trainer"] for row in rows}}
     found = []
     for row in rows:
         key = row["sweep"], row["run_id"]
         if key in series:
-            here = row["sweep"] not in collected.others
-            found.append(
-                _Run(named[key], series[key], absolute.get(row["run_id"]), evaluable[row["trainer"]], here)
-            )
+            evaluable, here = can_evaluate(row["trainer"]), row["sweep"] not in collected.others
+            found.append(_Run(named[key], series[key], absolute.get(row["run_id"]), evaluable, here))
     timed = all(finite(one.seconds) for run in found for one in run.steps)
     data: dict[str, Any] = {}
     for run in found:

@@ -105,7 +105,7 @@ def retry_runs(
         concerned = [run_id for run_id in run_ids if statuses[run_id].state.final]
         if concerned:
             runs = {run_id: _newest_attempt(sweep_dir, run_id) for run_id in concerned}  # none counts again
-            # In this order: a run without its result is to be done, whatever the ledger says.
+            # Retire results before the entry: a crash in between leaves runs without a result, to be trained.
             for run_id in concerned:
                 run, counting = sweep_dir.run(run_id), sweep_dir.run_to_read(run_id)
                 if counting.path == run.path:

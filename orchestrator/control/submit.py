@@ -207,7 +207,7 @@ def submit_sweep(
         settle_submissions(sweep_dir)
         state = inspect_sweep(sweep, sweep_dir)
         prospect = plan_sweep(state, (capacity or backend.capacity)(), options, assignment)
-        # A worker that is replaced is replaced by its like, whatever became of the checkout meanwhile.
+        # Run the code of the latest submission: the checkout may have changed since.
         code = None if define else submitted_code(sweep_dir)
         return _submit(prospect, backend, options, code, define=define)
 
@@ -272,7 +272,7 @@ def _submit(
 
 
 def _record(prospect: SubmissionPlan) -> tuple[str, ...]:
-    """Put on record what the plan rests on, and clear up; what a person is to know. Call under the lock."""
+    """Record the states that the plan rests on, and clear up; return notes for users. Call under the lock."""
     state, sweep_dir = prospect.state, prospect.state.sweep_dir
     compact(sweep_dir, state.told)
     close_attempts(sweep_dir, state.told)

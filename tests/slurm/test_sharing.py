@@ -12,6 +12,7 @@ import polars as pl
 
 from orchestrator.rundir.records.journal import CLAIMED
 from tests import helpers
+from tests.audit import Audit
 from tests.slurm.cluster import Cluster
 from tests.slurm.lab import PROFILE, Lab, judge_runs
 
@@ -98,7 +99,10 @@ def test_a_command_that_is_killed_again_and_again_loses_and_doubles_nothing(lab:
     lab.pace(0.01)
     _, errors = following.communicate(timeout=helpers.PATIENCE_S)
     assert following.returncode == 0, errors
-    assert sorted(judge_runs(lab, slurm)) == [1] * 10
+    judge_runs(lab, slurm)
+    # A claim that meets a new dealing of its run counts as an attempt, and starts no program.
+    executions = [len(Audit(lab.folder / "audit").of(run.run_id)) for run in lab.descriptions()]
+    assert executions == [1] * 10
     assert set(targets(lab)) == {"local", "profile"}
     assert len(claimed(lab)) == 10
 

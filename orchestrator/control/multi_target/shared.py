@@ -15,7 +15,7 @@ from orchestrator.control.multi_target.targets import SharedSweep, TargetHandle,
 from orchestrator.control.poll import poll_sweep
 from orchestrator.control.remote import delegate
 from orchestrator.control.remote.places import assigned_of
-from orchestrator.control.submit import rows_of, submit_sweep
+from orchestrator.control.submit import SweepState, inspect_sweep, rows_of, submit_sweep
 from orchestrator.core.errors import OrchestrateError, RefusedError
 from orchestrator.core.types import Run, RunState, TargetAssignment
 from orchestrator.planning.auto_retry import second_chances
@@ -23,7 +23,7 @@ from orchestrator.planning.distribute import TargetLoad, abilities, deal
 from orchestrator.planning.ordering import canaries, in_turns
 from orchestrator.planning.plan import can_have_more_memory, to_do
 from orchestrator.rundir.records.ledger_entries import AttemptsEntry
-from orchestrator.status.disk_check import correct, inspect, proved_ended
+from orchestrator.status.disk_check import proved_ended
 from orchestrator.status.survey import Survey, retried
 
 
@@ -53,8 +53,7 @@ class SharedTargets:
 
     def inspected(self) -> Survey:
         """The sweep's state as a plan takes it: corrected by the files, after second chances."""
-        told = poll_sweep(self.sweep_dir, rows_of(self.sweep, self.sweep_dir))
-        seen = correct(told, inspect(self.sweep_dir, told.statuses), self.sweep_dir)
+        seen = inspect_sweep(self.sweep, self.sweep_dir).seen
         return fleet.present(self.sweep_dir, retried(seen, self.second_chances(seen)))
 
     def todo(self, seen: Survey) -> list[str]:
@@ -142,10 +141,10 @@ class SharedTargets:
 
     def _mean_seconds(self, seen: Survey) -> Mapping[str, float]:
         """Return the predicted mean time of a run by target, as far as it is known and runs are to do."""
-        addresses = [target.address for target in self._targets]
-        return (
-            mean_seconds(self.sweep, self.sweep_dir, addresses, self.options, seen) if self.todo(seen) else {}
-        )
+        if not self.todo(seen):
+            return {}
+        state = SweepState(self.sweep, self.sweep_dir, told=seen, found={}, seen=seen)
+        return mean_seconds(state, [target.address for target in self._targets], self.options)
 
     def _to_take(self, seen: Survey, seconds: Mapping[str, float]) -> list[tuple[TargetHandle, list[str]]]:
         """Return each target with its queued runs that another one is predicted to finish earlier."""

@@ -69,7 +69,7 @@ def estimate(
     from orchestrator.config.check import refuse_wrong_names
     from orchestrator.config.sweep import load_sweep
     from orchestrator.control.forecast import forecasts
-    from orchestrator.control.submit import SubmitOptions
+    from orchestrator.control.submit import SubmitOptions, inspect_sweep
     from orchestrator.core.errors import OrchestrateError
     from orchestrator.core.progress import report_step
     from orchestrator.core.units import span
@@ -87,7 +87,7 @@ def estimate(
         names = list(dict.fromkeys(name.strip() for name in on.split(","))) if on else list(sweep.targets)
         refuse_wrong_names(sweep)
         report_step(f"predicting {count(len(sweep.runs), 'run')} on {', '.join(names)}")
-        found = forecasts(sweep, SweepDir(results, sweep.name), names, SubmitOptions(slots))
+        found = forecasts(inspect_sweep(sweep, SweepDir(results, sweep.name)), names, SubmitOptions(slots))
     _check_program(sweep, found)
     advice = recommend(found, limit, budget)
     if as_json:

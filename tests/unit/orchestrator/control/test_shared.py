@@ -9,7 +9,6 @@ import pytest
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import runs_of
 from orchestrator.control import flow, submit
-from orchestrator.control.multi_target import shared
 from orchestrator.control.submit import SubmitOptions
 from orchestrator.rundir import SweepDir
 from orchestrator.status import disk_check
@@ -30,8 +29,7 @@ def test_the_run_folders_are_looked_at_once_for_all_targets(
         return original(*arguments)  # type: ignore[arg-type]
 
     original = disk_check.inspect
-    for module in (shared, submit):
-        monkeypatch.setattr(module, "inspect", inspect)
+    monkeypatch.setattr(submit, "inspect", inspect)
     sweep = runs_of(parse_grid(GRID, "tiny.yaml"))
     planned = flow.flow_of(sweep, SweepDir(results, "tiny"), SubmitOptions(), ",".join(names)).rehearse()
     assert len(planned["arrays"]) == 2
