@@ -4,7 +4,8 @@
 
     results/<sweep>/code/<id>/
       tree/          the project: the git work tree that held the folder of the submission
-      ours/          this program's packages, unless they are part of tree/
+      ours/          this program's packages, unless they are part of tree/: modules.zip, and what is
+                     opened by its path
       code.json      the project's root, commit and branch, links and omissions of tree/, and
                      every file's name
       changes.diff   tracked files against that commit; absent without changes
@@ -30,6 +31,7 @@ from orchestrator.rundir.sweep import SweepDir
 
 _ID = re.compile(r"[0-9a-f]{16}")
 _FOLDER, _FACTS = "code", "code.json"
+MODULES = "modules.zip"
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,9 @@ class CodeDir:
         return self.path / "tree"
 
     @property
-    def ours(self) -> Path:
-        """This program's packages, unless they are part of the project."""
-        return self.path / "ours"
+    def modules(self) -> Path:
+        """The zip file of this program's packages, for Python's path, unless they are part of the project."""
+        return self.path / "ours" / MODULES
 
     @property
     def facts_path(self) -> Path:

@@ -342,7 +342,7 @@ def test_what_programs_wrote_into_code_stays_and_is_named(tree: Tree) -> None:
     assert tree.whats() == ["attempts before a retry"]
     os.utime(stray.path, (time.time() - DAYS_AGO,) * 2)
     assert "code that no run refers to" in tree.whats()
-    overwritten = stray.ours / "jobs" / "train.py"
+    overwritten = stray.path / "ours" / "jobs" / "conf" / "experiment" / "gpu.yaml"
     overwritten.chmod(0o600)
     overwritten.write_text("mine")
     written = [stray.path / name for name in ("tree/runs/a/model.pt", "ours/jobs/log.csv", "ours/link")]
@@ -350,7 +350,7 @@ def test_what_programs_wrote_into_code_stays_and_is_named(tree: Tree) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"0" * 2048)
     written[2].symlink_to(tree.folder)
-    cache = stray.ours / "jobs" / "__pycache__" / "train.pyc"
+    cache = stray.path / "ours" / "jobs" / "__pycache__" / "train.pyc"
     cache.parent.mkdir(exist_ok=True)
     cache.write_bytes(b"0")
     os.utime(stray.path, (time.time() - DAYS_AGO,) * 2)

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from orchestrator.backends.local import LocalBackend
 from orchestrator.config.code.identity import code_id
 from orchestrator.config.code.snapshot import freeze
 from orchestrator.config.sweep import load_sweep
+from orchestrator.config.trainers import get_trainer, trainer_names
 from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.config.trainers.command import COMMAND
 from orchestrator.control.last_submission import submitted_code
@@ -27,6 +29,12 @@ from orchestrator.rundir.frozen_code import SentCode
 from tests.helpers import COMMANDS, ROOT, finish, kill, make_sweep, submit, wait_for
 
 OURS = ("orchestrator", "jobs", "templates")
+IDS = """
+import json
+from orchestrator.config.code.identity import code_id
+from orchestrator.config.trainers import get_trainer, trainer_names
+print(json.dumps({name: code_id(get_trainer(name)) for name in trainer_names()}))
+"""
 FREEZE = """
 import json, sys
 from pathlib import Path
@@ -109,7 +117,9 @@ def test_code_that_was_kept_can_be_kept_again(tmp_path: Path) -> None:
     told = python(FREEZE, str(tmp_path / "others"), cwd=project, path=joined(first))
     second = parse(FrozenCode, json.loads(told))
     assert second.id == first.id
-    assert (second.path / "ours" / "jobs" / "worker" / "worker.py").is_file()
+    assert "jobs/worker/worker.py" in zipfile.ZipFile(second.python_path[0]).namelist()
+    ids = {name: code_id(get_trainer(name)) for name in trainer_names()}
+    assert json.loads(python(IDS, cwd=project, path=joined(second))) == ids
 
 
 PROGRAM = f"""#!{sys.executable}
@@ -226,9 +236,14 @@ def test_kept_code_of_another_version_is_started_by_the_names_of_its_own_modules
     loaded, sweep = load_sweep(tmp_path / "grid.yaml"), SweepDir(tmp_path / "results", "kept")
     sweep.create()
     code = freeze(sweep, tmp_path)
-    (code.path / "ours" / "jobs" / "worker").rename(code.path / "ours" / "jobs" / "parent")
-    for module in (code.path / "ours").rglob("*.py"):
-        module.write_text(module.read_text().replace("jobs.worker", "jobs.parent"))
+    (modules,) = code.python_path
+    with zipfile.ZipFile(modules) as archive:
+        kept = {name: archive.read(name) for name in archive.namelist()}
+    modules.unlink()
+    with zipfile.ZipFile(modules, "w") as archive:
+        for name, text in kept.items():
+            of_that_version = text.replace(b"jobs.worker", b"jobs.parent")
+            archive.writestr(name.replace("jobs/worker/", "jobs/parent/"), of_that_version)
     moved = replace(code, entries={**code.entries, "worker": "jobs.parent"})
     backend = LocalBackend()
     planned = plan_sweep(inspect_sweep(loaded, sweep), backend.capacity())

@@ -19,13 +19,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from orchestrator.config.code import snapshot
+from orchestrator.config.code.snapshot import freeze
 from orchestrator.config.locations import parse_place, tree_there
 from orchestrator.core.errors import HostError, NotFoundError, UnreachableError
 from orchestrator.core.machine.ssh import Host
 from orchestrator.rundir import SweepDir
 from orchestrator.ui.monitor import ConnectionState, Monitor, connection
-from tests.helpers import ROOT, count_runs, finish, make_sweep, wait_for, work
+from tests.helpers import count_runs, finish, make_sweep, wait_for, work
 from tests.ssh.server import ALIAS, Server
 
 # Stands in for TensorBoard where the real one's start would be waited for again and again.
@@ -52,10 +52,8 @@ def sweep(server: Server, tmp_path: Path) -> SweepDir:
     sweep = make_sweep(results, count_runs(tmp_path / "audit", 2, steps=4, seconds=0.0))
     assert work(sweep, slots=2) == 0
     (sweep.run(sweep.run_ids()[0]).attempt(1).path / "events.out.tfevents.1.cluster").touch()
-    pushed = sweep.path / "code" / ("0" * 16) / "ours"
-    for name, path in snapshot._our_files(ROOT):  # what a submission pushes
-        (pushed / name).parent.mkdir(parents=True, exist_ok=True)
-        (pushed / name).symlink_to(path)
+    pushed = freeze(sweep, tmp_path)  # as a submission does it
+    assert [path.name for path in pushed.python_path] == ["modules.zip"]
     python = server.folder / "python" / "python3"
     python.parent.mkdir()
     # It has the packages that this program needs, and not this program: no installation answers.

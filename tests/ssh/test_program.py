@@ -166,7 +166,7 @@ def test_a_line_of_the_setup_that_fails_is_the_reason(there: There) -> None:
 
 
 def test_a_log_that_ended_and_one_that_was_cut(server: Server, there: There) -> None:
-    there.answers('echo $$ >pid; echo line; trap "touch ended; exit" TERM; sleep 600 & wait')
+    there.answers('trap "touch ended; exit" TERM; echo $$ >pid; echo line; sleep 600 & wait')
     with pytest.raises(UnreachableError, match="not all: the connection was cut") as error:
         there.read(then=server.cut)
     assert error.value.hint == "run the same command again"

@@ -12,7 +12,7 @@ from pathlib import Path
 import grimp
 import pytest
 
-from orchestrator.config.code import snapshot
+from orchestrator.config.code import own_files
 from tests.wheels import build_wheel
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +46,7 @@ SHARED = (
     "core.hydra_text",
     "core.machine.hardware",
     "core.machine.installation",
+    "core.machine.package_files",
     "core.machine.s3",
     "core.records",
     "core.secret_detection",
@@ -178,5 +179,5 @@ def test_a_wheel_holds_every_module_and_data_file(tmp_path: Path) -> None:
 def test_jobs_need_nothing_that_their_copy_of_the_code_leaves_out() -> None:
     graph = grimp.build_graph("orchestrator", "jobs")
     needed = {module for start in STARTED_BY_JOBS for module in graph.find_upstream_modules(start, True)}
-    left_out = tuple(name.removesuffix(".py").replace("/", ".") for name in snapshot._NOT_IN_JOBS)
+    left_out = tuple(name.removesuffix(".py").replace("/", ".") for name in own_files._NOT_IN_JOBS)
     assert not [module for module in needed if module.startswith(left_out)]

@@ -22,7 +22,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.trainers.command import program_hook
 from jobs.trainers.command.declared import Declared, declared_in, imported_packages, raised
 from jobs.trainers.command.inbox import Inbox
 from jobs.training.context import GRACE_SHARE, BadConfigError, InterruptedRun, Outcome, RunContext
@@ -41,6 +40,7 @@ from orchestrator.config.command_line.placeholders import arguments
 from orchestrator.config.program.identity import CODE_KEY, Patterns, project_files
 from orchestrator.config.trainers.command import COMMAND
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.machine.package_files import PROGRAM_HOOK
 from orchestrator.core.types import Reason, Run, Value
 from orchestrator.rundir import AttemptDir, CheckpointFile, CodeDir
 
@@ -58,7 +58,6 @@ _OUT_OF_TIME = (DONE, INTERRUPTED, -signal.SIGTERM, 128 + signal.SIGTERM)
 # The exit code of a shell whose program was killed from outside.
 _SHELL_KILLED = 128 + signal.SIGKILL
 
-_HOOK = str(Path(program_hook.__file__).parent)
 _POLL_S = 0.05
 # Seconds for the programs on other nodes to leave after the one here is done.
 _LEAVE_S = 10.0
@@ -213,8 +212,8 @@ def _variables(context: RunContext, checkpoint: CheckpointFile | None) -> dict[s
     code, path = CodeDir.holding(Path(__file__)), os.environ.get("PYTHONPATH", "")
     if code is not None:
         # This program's packages are on the worker's path; a `jobs` of the user's own is to be found instead.
-        path = os.pathsep.join(name for name in path.split(os.pathsep) if name != str(code.ours))
-    variables["PYTHONPATH"] = f"{_HOOK}{os.pathsep}{path}" if path else _HOOK
+        path = os.pathsep.join(name for name in path.split(os.pathsep) if name != str(code.modules))
+    variables["PYTHONPATH"] = f"{PROGRAM_HOOK}{os.pathsep}{path}" if path else str(PROGRAM_HOOK)
     return variables
 
 

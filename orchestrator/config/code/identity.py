@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import zipfile
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from orchestrator.config.code.syntax import read_source
 from orchestrator.config.trainers import TrainerSpec, plugin_folder
+from orchestrator.core.machine.package_files import CONF
 from orchestrator.core.types import PluginSource
 
 # The walk goes through these beside the trainer's own package ...
@@ -68,6 +71,7 @@ class _Modules:
         self.hashes: dict[Path, str] = {}
         self._own = own - {"jobs", "orchestrator"}
         self._places = {top: place for top in {*own, "jobs", "orchestrator"} if (place := _place(top))}
+        self._places["jobs.conf"] = CONF
         self._seen: set[str] = set()
 
     def walk(self, roots: Iterable[str]) -> None:
@@ -88,45 +92,54 @@ class _Modules:
     def _below(self, package: str) -> Iterator[str]:
         """Yield the modules of a package, and add its YAML files."""
         folder = self._path(package)
-        if folder is None or not folder.is_dir():
-            return
-        for file in folder.rglob("*.yaml"):
-            self._add_settings(file)
-        for file in folder.rglob("*.py"):
-            parts = file.relative_to(folder).with_suffix("").parts
-            yield ".".join([package, *(part for part in parts if part != "__init__")])
+        for file in folder.iterdir() if folder is not None and folder.is_dir() else ():
+            if file.is_dir():
+                yield from self._below(f"{package}.{file.name}")
+            elif file.name.endswith(".yaml"):
+                self._add_settings(file)
+            elif file.name.endswith(".py"):
+                yield package if file.name == "__init__.py" else f"{package}.{file.name[:-3]}"
 
     def _add(self, module: str) -> Iterable[str]:
         """Add the module's file and settings; return its packages and what it imports."""
         path = self._path(module)
         if path is None:
             return ()
-        package, file = module, path / "__init__.py"
+        package = module
+        folder: Traversable | None = path
+        file = path / "__init__.py"
         if not file.is_file():
-            package, file = module.rpartition(".")[0], path if path.is_file() else path.with_suffix(".py")
+            package, _, name = module.rpartition(".")
+            folder = self._path(package) if package else None
+            file = folder / f"{name}.py" if folder is not None else path
             if not file.is_file():
                 return ()
         source = read_source(file.read_bytes())
-        self.hashes[file] = source.hash
-        for settings in file.parent.glob("*.yaml") if package else ():
-            self._add_settings(settings)
+        self.hashes[Path(str(file))] = source.hash
+        for settings in folder.iterdir() if folder is not None else ():
+            if settings.name.endswith(".yaml"):
+                self._add_settings(settings)
         return {module.rpartition(".")[0], *source.imported(package)}
 
-    def _add_settings(self, file: Path) -> None:
-        self.hashes[file] = f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}"
+    def _add_settings(self, file: Traversable) -> None:
+        self.hashes[Path(str(file))] = f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}"
 
-    def _path(self, module: str) -> Path | None:
+    def _path(self, module: str) -> Traversable | None:
         """Return a package's folder, a module's path without ending, or the file of one in no package."""
-        top, *rest = module.split(".")
-        place = self._places.get(top)
-        return place.joinpath(*rest) if place is not None else None
+        package, _, name = module.rpartition(".")
+        if module in self._places or not package:
+            return self._places.get(module)
+        above = self._path(package)
+        return above / name if above is not None else None
 
 
-def _place(top: str) -> Path | None:
+def _place(top: str) -> Traversable | None:
     """Return the folder of a package, or the file of a module in none, without importing it."""
     spec = importlib.util.find_spec(top) if top else None
     if spec is None:
         return None
+    if (archive := getattr(spec.loader, "archive", None)) is not None:
+        return zipfile.Path(archive, f"{top}/")
     if spec.submodule_search_locations:
         return Path(next(iter(spec.submodule_search_locations)))
     return Path(spec.origin) if spec.origin is not None else None

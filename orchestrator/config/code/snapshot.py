@@ -13,13 +13,14 @@ import stat
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from importlib.metadata import Distribution, distributions
 from operator import and_
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from orchestrator.config.code.own_files import IMPORTED_FROM, own_files, pack
 from orchestrator.config.code.worktree import (
     HOLDS_KEY,
     TOO_LARGE_HINT,
@@ -31,19 +32,11 @@ from orchestrator.config.code.worktree import (
 from orchestrator.config.file_kinds import is_source
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formats import stamp
-from orchestrator.core.machine.package_files import DATA, PACKAGE, data
 from orchestrator.rundir import CodeDir, FrozenCode, SweepDir, sweeps
-from orchestrator.rundir.code import quoted, unquoted
+from orchestrator.rundir.code import MODULES, quoted, unquoted
 from orchestrator.rundir.files.atomic import dump_json, storage_errors
 from orchestrator.rundir.frozen_code import SentCode
 
-# A worker imports our code from the packages beside this one only.
-_OUR_PACKAGES = ("orchestrator", "jobs")
-# Neither a job nor a command of another machine imports these, and they are a quarter of the files.
-_NOT_IN_JOBS = (
-    *("orchestrator/analysis", "orchestrator/api.py", "orchestrator/ui/doctor"),
-    *("orchestrator/ui/scaffold.py", "orchestrator/ui/top"),
-)
 _MOST_FILES = 20_000
 _MOST_BYTES = 512 << 20
 _CHUNK = 1 << 20
@@ -109,20 +102,23 @@ def is_whole(code: CodeDir) -> bool:
 
 @dataclass(frozen=True)
 class _Entry:
-    """A file to keep under ``name``: the content of ``source``, or a link to ``target``."""
+    """A file to keep under ``name``: the content of ``source``, or a link to ``target``.
+
+    With ``packed``, it is a zip file of these files, by name; ``source`` is their folder.
+    """
 
     name: str
     source: Path
     target: str | None = None
+    packed: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class _Source:
-    """The files to keep. ``base``: the folder of our packages; ``why_not``: the reason for no ``tree``."""
+    """The files to keep. ``why_not``: the reason for no ``tree``."""
 
     cwd: Path
     without: Sequence[Path]
-    base: Path
     ours_in_tree: bool
     tree: WorkTree | None
     why_not: str | None
@@ -149,21 +145,21 @@ def _find_source(sweep: SweepDir, cwd: Path) -> _Source:
             tree = read_worktree(cwd, without)
         except NoWorkTree as error:
             why_not = str(error)
-    base = PACKAGE.parent.resolve()
-    ours = dict(_our_files(base))
+    ours, packed = own_files()
     # Python's caches in a copy are rewritten, which would look like damage.
     items = [item for item in (tree.items if tree else ()) if _CACHE not in Path(item.path).parts]
     entries = [_Entry(f"tree/{item.path}", tree.root / item.path, item.target) for item in items if tree]
     files = {entry.source for entry in entries if entry.target is None}
-    ours_in_tree = all(path.resolve() in files for path in ours.values())
+    ours_in_tree = all(path.resolve() in files for path in (*ours.values(), *packed.values()))
     if not ours_in_tree:
         entries += [_Entry(f"ours/{name}", path.resolve()) for name, path in ours.items()]
+        entries += [_Entry(f"ours/{MODULES}", IMPORTED_FROM, packed=packed)] if packed else []
     if len(entries) > _MOST_FILES:
         raise OrchestrateError(
             f"the code to keep with the sweep has {len(entries)} files, more than {_MOST_FILES}",
             hint=TOO_LARGE_HINT,
         )
-    return _Source(cwd, without, base, ours_in_tree, tree, why_not, tuple(entries))
+    return _Source(cwd, without, ours_in_tree, tree, why_not, tuple(entries))
 
 
 def _results_folders(sweep: SweepDir, cwd: Path) -> list[Path]:
@@ -172,24 +168,6 @@ def _results_folders(sweep: SweepDir, cwd: Path) -> list[Path]:
     if not cwd.is_relative_to(results):
         return [results]
     return [results / sweep.name, *(other.path.resolve() for other in sweeps(results))]
-
-
-def _our_files(base: Path) -> Iterator[tuple[str, Path]]:
-    """Yield this program's files with their names in a copy, which holds data as a wheel does."""
-    for package in _OUR_PACKAGES:
-        names = ((str(path.relative_to(base)), path) for path in _files(base / package))
-        yield from ((name, path) for name, path in names if not name.startswith(_NOT_IN_JOBS))
-    for place in map(data, DATA):
-        found = _files(place) if place.is_dir() else [place]
-        yield from ((f"orchestrator/{path.relative_to(place.parent)}", path) for path in found)
-
-
-def _files(package: Path) -> Iterator[Path]:
-    for folder, folders, names in os.walk(package, followlinks=True):
-        folders.sort()
-        for name in sorted(names):
-            if not name.endswith((".pyc", ".pyo")):
-                yield Path(folder, name)
 
 
 # Reading and writing
@@ -212,10 +190,10 @@ def _marks(entries: Iterable[_Entry], into: Path | None = None) -> dict[str, str
                 target.symlink_to(entry.target)
             continue
         try:
-            descriptor = os.open(entry.source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            file = pack(entry.packed) if entry.packed else _opened(entry.source)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        with open(descriptor, "rb") as file:
+        with file:
             marks[entry.name], size = _transfer(file, target, _shut(entry) if target is not None else 0)
         budget -= size
         if budget < 0:
@@ -223,6 +201,10 @@ def _marks(entries: Iterable[_Entry], into: Path | None = None) -> dict[str, str
                 f"the code to keep with the sweep has more than {_MOST_BYTES >> 20} MiB", hint=TOO_LARGE_HINT
             )
     return marks
+
+
+def _opened(path: Path) -> BinaryIO:
+    return open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
 
 
 def _shut(entry: _Entry) -> int:
@@ -338,7 +320,7 @@ def _as_text(name: str) -> str:
 
 def _frozen_code(source: _Source, code: CodeDir, submit_dir: Path) -> FrozenCode:
     tree, cwd = source.tree, source.cwd
-    ours = code.tree / source.base.relative_to(source.root) if source.ours_in_tree else code.ours
+    ours = code.tree / IMPORTED_FROM.relative_to(source.root) if source.ours_in_tree else code.modules
     theirs, notes = _module_folders(source, code)
     if tree is None:
         notes = [f"the code in {cwd} is not copied ({source.why_not}): {_EDITS}", *notes]

@@ -10,6 +10,7 @@ from orchestrator.config.profiles.remote_setup import THEIR_PYTHON
 from orchestrator.core.errors import HostError
 from orchestrator.core.machine.installation import install_there
 from orchestrator.core.machine.ssh import without_command
+from orchestrator.rundir.code import MODULES
 
 PROBE = "orchestrator.ui.monitor.probe"
 # Exit codes of the command below without a program: no bash, no Python that has one.
@@ -19,7 +20,7 @@ _LOGIN = 'exec 3<&0 4>&1 </dev/null >/dev/null; exec bash -lc "$0"'
 # The newest pushed code of a sweep of this tree, never of a synced copy or another user's.
 _PUSHED = """
 code=
-for one in $(ls -td -- */code/*/{{ours,tree,tree/*}}/{probe} 2>/dev/null); do
+for one in $(ls -td -- */code/*/{{ours/{modules},tree/{probe},tree/*/{probe}}} 2>/dev/null); do
   [ -O "$one" ] && [ ! -e "${{one%%/*}}/.synced" ] && {{ code=$PWD/${{one%/{probe}}}; break; }}
 done
 """
@@ -45,7 +46,7 @@ def command_there(tree: str, profile: Profile | None) -> list[str]:
     lines = (
         *(preparation(profile) if profile is not None else ()),
         f"cd -- {shlex.quote(tree)} || exit",
-        _PUSHED.format(probe=f"{PROBE.replace('.', '/')}.py"),
+        _PUSHED.format(probe=f"{PROBE.replace('.', '/')}.py", modules=MODULES),
         _ANSWER.format(probe=PROBE),
         f"answer {shlex.join(python)}",
         _BESIDE,

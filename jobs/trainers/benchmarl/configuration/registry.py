@@ -16,7 +16,6 @@ from benchmarl.environments import TaskClass, task_config_registry
 from benchmarl.models import model_config_registry
 from hydra.core.config_store import ConfigStore
 
-import jobs
 from jobs.trainers.benchmarl.models.extra_mlp import ExtraMlpConfig
 from jobs.trainers.benchmarl.tasks.bucket_brigade import BucketBrigade, BucketBrigadeConfig
 from jobs.trainers.benchmarl.tasks.kaz import ImageConfig, Kaz, VectorConfig
@@ -24,6 +23,7 @@ from jobs.trainers.benchmarl.tasks.multiwalker import MultiwalkerConfig, Multiwa
 from jobs.training.context import BadConfigError
 from jobs.training.games.bucket_brigade.catalogue import scenario_names
 from jobs.training.plugins import Plugin
+from orchestrator.core.machine.package_files import CONF
 
 OURS = Plugin(
     tasks={
@@ -34,7 +34,6 @@ OURS = Plugin(
     },
     models={"extra_mlp": ExtraMlpConfig},
 )
-_OUR_CONF = Path(jobs.__file__).parent / "conf"
 
 
 @dataclass(frozen=True)
@@ -106,4 +105,4 @@ def _refuse_faults(name: str, plugin: Plugin, conf: Path) -> None:
             )
 
 
-register("", OURS, _OUR_CONF)
+register("", OURS, CONF)

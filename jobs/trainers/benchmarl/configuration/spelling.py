@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jobs
 from jobs.hydra.config_files import options_in, values_in
 from jobs.hydra.spelling import CLASS_ENDING, Vocabulary
 from jobs.trainers.benchmarl.configuration.lone_files import instead_of, lone_file
 from jobs.trainers.benchmarl.configuration.people import KEYS, NAMES
 from jobs.training.time_budget import checked_minutes
 from orchestrator.config.trainers.benchmarl import BENCHMARL
+from orchestrator.core.machine.package_files import CONF
 
 # How PettingZoo's modules end: multiwalker_v9.
 _VERSION = re.compile(r"_?v\d+$", re.IGNORECASE)
@@ -46,8 +46,7 @@ def config_folders() -> tuple[Path, ...]:
     places = spec.submodule_search_locations if spec is not None else None
     own = (Path(next(iter(places))) / "conf",) if places else ()
     registry = sys.modules.get("jobs.trainers.benchmarl.configuration.registry")
-    assert jobs.__file__ is not None
-    ours = registry.config_folders() if registry else (Path(jobs.__file__).parent / "conf",)
+    ours = registry.config_folders() if registry else (CONF,)
     return (*own, *ours)
 
 

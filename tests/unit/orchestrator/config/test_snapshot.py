@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -529,13 +530,15 @@ def test_a_call_from_within_the_results_starts_there(project: Project) -> None:
 def test_without_a_repository_the_folder_is_used_as_it_is(tmp_path: Path) -> None:
     sweep = SweepDir(tmp_path / "results", "kept")
     code = freeze(sweep, tmp_path)
-    assert (code.cwd, code.python_path) == (tmp_path, (code.path / "ours",))
+    assert (code.cwd, code.python_path) == (tmp_path, (code.path / "ours" / "modules.zip",))
     assert code.notes == (
         f"the code in {tmp_path} is not copied (it is in no git repository): "
         "later edits affect queued and resumed runs",
     )
     assert (code.path / "ours" / "jobs" / "conf" / "experiment" / "gpu.yaml").is_file()
     assert (code.path / "ours" / "orchestrator" / "templates" / "profiles").is_dir()
+    assert "jobs/worker/worker.py" in zipfile.ZipFile(code.python_path[0]).namelist()
+    assert len(list(code.path.rglob("*"))) < 100, "a cluster limits a user's number of files"
     assert not list(code.path.rglob("__pycache__"))
     assert CodeDir(code.path).facts()["project"] is None
 
@@ -727,7 +730,7 @@ def test_folders_on_pythons_path_are_those_of_the_copy(
     entries = [project.root / "src", project.root / ".venv/lib", project.root / "absent"]
     monkeypatch.setattr(sys, "path", ["", *map(str, entries), *sys.path])
     code = project.freeze()
-    assert code.python_path == (code.path / "ours", code.path / "tree" / "src")
+    assert code.python_path == (code.path / "ours" / "modules.zip", code.path / "tree" / "src")
 
 
 def test_folders_that_pythonpath_names_elsewhere_stay_on_it(
@@ -739,7 +742,7 @@ def test_folders_that_pythonpath_names_elsewhere_stay_on_it(
     monkeypatch.setattr(sys, "path", ["", str(project.root / "src"), str(elsewhere), *sys.path])
     monkeypatch.setenv("PYTHONPATH", f"{project.root / 'src'}:{elsewhere}")
     code = project.freeze()
-    assert code.python_path == (code.path / "ours", code.path / "tree" / "src", elsewhere)
+    assert code.python_path == (code.path / "ours" / "modules.zip", code.path / "tree" / "src", elsewhere)
 
 
 class Editable:
