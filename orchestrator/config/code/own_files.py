@@ -5,8 +5,8 @@ They are hundreds. A cluster limits a user's number of files, and opens many fil
 
 from __future__ import annotations
 
+import io
 import os
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -43,12 +43,11 @@ def own_files() -> tuple[dict[str, Path], dict[str, Path]]:
 
 
 def pack(files: Mapping[str, Path]) -> BinaryIO:
-    """Return a zip file for Python's path: a temporary file, of the same bytes for the same files.
+    """Return a zip file for Python's path, of the same bytes for the same files.
 
     Raises ``OSError`` for a file that cannot be read.
     """
-    packed = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
-    os.fchmod(packed.fileno(), 0o444)
+    packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, path in files.items():
             archive.writestr(zipfile.ZipInfo(name), path.read_bytes())  # without the file's time

@@ -190,11 +190,13 @@ def _marks(entries: Iterable[_Entry], into: Path | None = None) -> dict[str, str
                 target.symlink_to(entry.target)
             continue
         try:
-            file = pack(entry.packed) if entry.packed else _opened(entry.source)
+            file, mode = (pack(entry.packed), 0o444) if entry.packed else _opened(entry.source)
         except (FileNotFoundError, NotADirectoryError):
             continue
+        if target is not None:
+            mode &= ~_shut(entry)
         with file:
-            marks[entry.name], size = _transfer(file, target, _shut(entry) if target is not None else 0)
+            marks[entry.name], size = _transfer(file, mode, target)
         budget -= size
         if budget < 0:
             raise OrchestrateError(
@@ -203,8 +205,10 @@ def _marks(entries: Iterable[_Entry], into: Path | None = None) -> dict[str, str
     return marks
 
 
-def _opened(path: Path) -> BinaryIO:
-    return open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+def _opened(path: Path) -> tuple[BinaryIO, int]:
+    """Open a file; return it with its permissions."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+    return file, stat.S_IMODE(os.fstat(file.fileno()).st_mode)
 
 
 def _shut(entry: _Entry) -> int:
@@ -216,12 +220,11 @@ def _shut(entry: _Entry) -> int:
     return shut
 
 
-def _transfer(file: BinaryIO, target: Path | None, shut: int) -> tuple[str, int]:
-    """Hash a file and copy it to ``target`` if given; return its mark and size in bytes.
+def _transfer(file: BinaryIO, mode: int, target: Path | None) -> tuple[str, int]:
+    """Hash a file of ``mode`` and copy it to ``target`` if given; return its mark and size in bytes.
 
-    The copy is read-only, for the same users as the original; ``shut``: permissions that it does not get.
+    The copy is read-only, for the users who may read by that mode.
     """
-    mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
     digest, size = hashlib.sha256(), 0
     copy = open(target, "xb") if target is not None else None  # noqa: SIM115 (there may be none)
     try:
@@ -231,7 +234,7 @@ def _transfer(file: BinaryIO, target: Path | None, shut: int) -> tuple[str, int]
             if copy is not None:
                 copy.write(chunk)
         if copy is not None:
-            os.fchmod(copy.fileno(), mode & 0o555 & ~shut)
+            os.fchmod(copy.fileno(), mode & 0o555)
     finally:
         if copy is not None:
             copy.close()
