@@ -30,18 +30,18 @@ from jobs.worker.assignment import (
     pool_of,
     without_work,
 )
-from jobs.worker.budget_share import BudgetShare
-from jobs.worker.exit import AGAIN, Exit
+from jobs.worker.capacity.budget_share import BudgetShare
+from jobs.worker.capacity.slots import CoreReservations, Slots, own_cores
 from jobs.worker.failures import End, end_of, in_vain, storage_reason
+from jobs.worker.leaving.exit import AGAIN, Exit
+from jobs.worker.leaving.shutdown import Shutdown
+from jobs.worker.leaving.submit_rest import submit_remaining
 from jobs.worker.nodes.agent_connections import Agents
-from jobs.worker.preload import preload, remember_code
-from jobs.worker.run_handle import RunHandle
-from jobs.worker.run_process import Launch, fork_run
+from jobs.worker.runs.preload import preload, remember_code
+from jobs.worker.runs.run_handle import RunHandle
+from jobs.worker.runs.run_process import Launch, fork_run
 from jobs.worker.scheduler_job import SchedulerJob
-from jobs.worker.shutdown import Shutdown
 from jobs.worker.signals import STOP_SIGNALS, grace_seconds
-from jobs.worker.slots import CoreReservations, Slots, own_cores
-from jobs.worker.submit_rest import submit_remaining
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core import environment
 from orchestrator.core.errors import DamagedFileError, FileServerError, OrchestrateError, StorageError

@@ -402,7 +402,7 @@ def test_the_warm_parent_stays_fit_to_fork(trainer: str) -> None:
     """One thread, no W&B, no GPU touched; and torch works in a forked process with threads of its own."""
     script = """
 import os, sys
-from jobs.worker.preload import preload
+from jobs.worker.runs.preload import preload
 preload(sys.argv[1])
 import torch
 assert "torch._dynamo" in sys.modules, "each run's optimizer would load it"

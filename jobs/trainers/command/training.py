@@ -33,7 +33,7 @@ from jobs.training.records import provenance
 from jobs.training.records.loggers import logging_to, thinned
 from jobs.training.time_budget import minutes_of
 from jobs.worker.failures import ProgramFailed, ProgramLeft
-from jobs.worker.run_process import THREAD_VARIABLES
+from jobs.worker.runs.run_process import THREAD_VARIABLES
 from jobs.worker.signals import grace_seconds
 from orchestrator.config.command_line.command import COMMAND_KEY, command_meant, program_file
 from orchestrator.config.command_line.placeholders import arguments

@@ -25,7 +25,7 @@ from jobs.training.processes.life import Life
 from jobs.training.processes.process_tree import adopt_orphans, die_with_parent, end_descendants
 from jobs.training.processes.ranks import BEAT_S, MOST_SILENT, SCRATCH
 from jobs.training.processes.run_memory import RunMemory
-from jobs.worker.keeper import keep
+from jobs.worker.runs.keeper import keep
 from jobs.worker.scheduler_job import SchedulerJob
 from jobs.worker.signals import STOP_SIGNALS, grace_seconds
 

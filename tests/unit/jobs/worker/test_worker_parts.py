@@ -13,10 +13,10 @@ import pytest
 
 from jobs.worker import scheduler_job, worker
 from jobs.worker.assignment import find_job
-from jobs.worker.run_handle import RunHandle
+from jobs.worker.capacity.slots import Slot
+from jobs.worker.leaving.shutdown import Shutdown
+from jobs.worker.runs.run_handle import RunHandle
 from jobs.worker.scheduler_job import SchedulerJob, SlurmJob
-from jobs.worker.shutdown import Shutdown
-from jobs.worker.slots import Slot
 from jobs.worker.worker import Worker
 from orchestrator.core.records import plain
 from orchestrator.core.types import Reason, RunState

@@ -7,8 +7,8 @@ import os
 import time
 from itertools import pairwise
 
-from jobs.worker.run_handle import RunHandle
-from jobs.worker.slots import Slot
+from jobs.worker.capacity.slots import Slot
+from jobs.worker.runs.run_handle import RunHandle
 
 
 def test_progress_thins_out_as_a_run_grows_old() -> None:

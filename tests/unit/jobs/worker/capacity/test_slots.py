@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.worker.slots import CoreReservations, Slot, Slots, own_cores
+from jobs.worker.capacity.slots import CoreReservations, Slot, Slots, own_cores
 from orchestrator.core.machine import hardware
 from orchestrator.core.types import Job, Resources, Size
 

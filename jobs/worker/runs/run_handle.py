@@ -11,8 +11,8 @@ from typing import Any
 
 from jobs.training.processes.life import Life
 from jobs.training.processes.run_memory import RunMemory, oom_kills
+from jobs.worker.capacity.slots import Slot
 from jobs.worker.failures import End
-from jobs.worker.slots import Slot
 
 # Progress goes to the journal every second at first, and more rarely the longer the run lasts (a hundredth of
 # its age, up to the maximum), so that a run of a day leaves thousands of lines and not a hundred thousand.

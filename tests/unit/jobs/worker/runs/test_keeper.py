@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from jobs.training.processes.run_memory import RunMemory
-from jobs.worker.run_handle import RunHandle
-from jobs.worker.slots import Slot
+from jobs.worker.capacity.slots import Slot
+from jobs.worker.runs.run_handle import RunHandle
 from tests.helpers import PATIENCE_S, ROOT, kill, running, wait_for
 
 # A worker in little: one run, whose process starts actors in all ways and then acts on its standard input.
@@ -22,8 +22,8 @@ from pathlib import Path
 from jobs.training.processes.life import Life
 from jobs.training.processes.process_tree import adopt_orphans, end_descendants
 from jobs.training.processes.run_memory import RunMemory
-from jobs.worker.keeper import keep
-from jobs.worker.run_process import let_signals_end_children
+from jobs.worker.runs.keeper import keep
+from jobs.worker.runs.run_process import let_signals_end_children
 
 folder = Path(sys.argv[1])
 
@@ -135,5 +135,5 @@ def test_where_kills_are_not_counted_the_cause_stays_open(monkeypatch: pytest.Mo
     child.memory = RunMemory()
     assert not child.out_of_memory()
     assert child.cause_of_death() == "killed by SIGKILL"
-    monkeypatch.setattr("jobs.worker.run_handle.oom_kills", lambda: None)
+    monkeypatch.setattr("jobs.worker.runs.run_handle.oom_kills", lambda: None)
     assert child.cause_of_death() == "killed by SIGKILL (no control group tells whether for want of memory)"

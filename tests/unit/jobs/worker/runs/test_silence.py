@@ -10,8 +10,8 @@ import pytest
 from jobs.trainers.actor_critic.config import ActorCriticConfig
 from jobs.training.processes.life import Life
 from jobs.training.processes.process_tree import Process
-from jobs.worker import silence
-from jobs.worker.silence import Silence
+from jobs.worker.runs import silence
+from jobs.worker.runs.silence import Silence
 from orchestrator.config.trainers.actor_critic import IMPALA, PPO
 from orchestrator.config.trainers.command import COMMAND
 from tests.helpers import command_run

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from jobs.worker import budget_share
-from jobs.worker.budget_share import BudgetShare
+from jobs.worker.capacity import budget_share
+from jobs.worker.capacity.budget_share import BudgetShare
+from jobs.worker.leaving.shutdown import Shutdown
 from jobs.worker.scheduler_job import SlurmJob
-from jobs.worker.shutdown import Shutdown
 from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Job, Resources
 from orchestrator.rundir import Event, WorkerLog

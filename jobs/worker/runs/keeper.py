@@ -1,6 +1,6 @@
 """The parent of a run's process: pass signals on, measure the run's memory, end what the run leaves behind.
 
-It also ends a run that gives no sign of life (:mod:`jobs.worker.silence`).
+It also ends a run that gives no sign of life (:mod:`jobs.worker.runs.silence`).
 
 Each run has a keeper between its process and the worker. Every process that a run starts stays below its
 keeper, in a session of its own and as a daemon too, because the keeper adopts orphans. It ends them all when
@@ -29,8 +29,8 @@ from jobs.training.processes.process_tree import (
 )
 from jobs.training.processes.run_memory import RunMemory, oom_kills
 from jobs.training.processes.stop_request import StopRequest
+from jobs.worker.runs.silence import Silence
 from jobs.worker.signals import STOP_SIGNALS
-from jobs.worker.silence import Silence
 
 # Sent by the kernel when the worker dies.
 _ORPHANED = signal.SIGHUP

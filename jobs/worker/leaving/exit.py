@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jobs.worker.assignment import Assignment
-from jobs.worker.shutdown import Shutdown
+from jobs.worker.leaving.shutdown import Shutdown
 from orchestrator.core.types import Reason
 
 TOO_SHORT = (

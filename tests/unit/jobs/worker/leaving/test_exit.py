@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from jobs.worker.assignment import Assignment
-from jobs.worker.exit import AGAIN, DONE, INTERRUPTED, NO_STORAGE, SOME_FAILED, TOO_SHORT, Exit
-from jobs.worker.shutdown import Shutdown
+from jobs.worker.leaving.exit import AGAIN, DONE, INTERRUPTED, NO_STORAGE, SOME_FAILED, TOO_SHORT, Exit
+from jobs.worker.leaving.shutdown import Shutdown
 
 NOTHING, HELD = "nothing is left to do", "1 of its runs are held by other workers, nothing else is left"
 FULL, STUCK = "no room on the disk; free some", "could not start a process (no memory)"

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from jobs.training.context import NOT_MINE_EXIT, InterruptedRun, Outcome, RunContext
-from jobs.worker import run_process
+from jobs.worker.capacity.slots import Slot
+from jobs.worker.runs import run_process
 from jobs.worker.signals import STOP_SIGNALS
-from jobs.worker.slots import Slot
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import Claim, Lease, MetricsWriter, ResumePoint, Row

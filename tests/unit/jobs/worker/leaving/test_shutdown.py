@@ -13,8 +13,8 @@ import pytest
 
 from jobs.training.records.provenance import NODE_VARIABLE
 from jobs.worker import scheduler_job
+from jobs.worker.leaving.shutdown import Shutdown
 from jobs.worker.scheduler_job import SchedulerJob, SlurmJob
-from jobs.worker.shutdown import Shutdown
 from orchestrator.rundir.attempts.holder import JOB_VARIABLE
 
 IN_SLURM = SlurmJob("123_4")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.worker import submit_rest
+from jobs.worker.leaving import submit_rest
+from jobs.worker.leaving.submit_rest import submit_remaining
 from jobs.worker.scheduler_job import SlurmJob
 from jobs.worker.signals import STOP_SIGNALS
-from jobs.worker.submit_rest import submit_remaining
 from orchestrator.core.records import plain
 from orchestrator.rundir import Event, Holder, SweepDir
 from orchestrator.rundir.records.journal import ENDED, STARTED

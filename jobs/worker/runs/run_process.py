@@ -35,6 +35,7 @@ from jobs.training.processes.process_tree import descendants, die_with_parent
 from jobs.training.processes.ranks import RankError, Ranks
 from jobs.training.processes.run_memory import RunMemory
 from jobs.training.records import provenance, result_figures
+from jobs.worker.capacity.slots import Slot
 from jobs.worker.failures import (
     End,
     ProgramFailed,
@@ -45,9 +46,8 @@ from jobs.worker.failures import (
     require_complete,
     storage_reason,
 )
-from jobs.worker.keeper import keep
+from jobs.worker.runs.keeper import keep
 from jobs.worker.signals import STOP_SIGNALS, grace_seconds
-from jobs.worker.slots import Slot
 from orchestrator.config.trainers import TrainerSpec, get_trainer
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
 from orchestrator.core.types import PluginSource, Reason, RunState

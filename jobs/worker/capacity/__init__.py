@@ -1,0 +1,1 @@
+"""How much a job has for its runs: slots with cores and GPUs, and its share of a budget."""
