@@ -21,7 +21,7 @@ from orchestrator.config.grid.values import OWN_KEYS
 from orchestrator.config.profiles.model import told_keys
 from orchestrator.config.trainers import TrainerSpec, get_trainer, trainer_names
 from orchestrator.ui.cli import app
-from orchestrator.ui.cli.sync import sync
+from orchestrator.ui.cli.results.sync import sync
 
 _SENTENCE = "Made from the program's code when these pages are built."
 _BOLD = re.compile(r"\[bold\](.*?)\[/bold\]")

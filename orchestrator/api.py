@@ -37,7 +37,7 @@ from orchestrator.core.labels import labeller
 from orchestrator.core.types import Sweep
 from orchestrator.rundir import SweepDir
 from orchestrator.status.survey import Survey
-from orchestrator.ui.cli import sweep_table
+from orchestrator.ui.cli.watch import sweep_table
 from orchestrator.ui.terminal.screen import console
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from orchestrator.core.machine.installation import install_package
 from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.rundir.uploads import wandb_id
 from orchestrator.sync.wandb import plan_uploads, send
-from orchestrator.ui.cli.upload import upload
+from orchestrator.ui.cli.results.upload import upload
 from tests.helpers import ROOT, children, make_sweep, running, wait_for
 from tests.offline_logs import (
     PARTS,

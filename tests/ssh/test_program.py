@@ -17,7 +17,7 @@ from orchestrator.control.remote.program import CodeMissingError, RemoteProgram
 from orchestrator.core.errors import ChecksFailedError, HostError, OrchestrateError, UnreachableError
 from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.rundir.records.ledger_entries import TreePlace
-from orchestrator.ui.cli.logs import _print
+from orchestrator.ui.cli.watch.logs import _print
 from tests.helpers import wait_for
 from tests.ssh.server import ALIAS, Server
 

@@ -15,7 +15,7 @@ from orchestrator.rundir import SweepDir
 from orchestrator.sync.request import SyncOptions
 from orchestrator.sync.source import find_source
 from orchestrator.sync.sync import sync
-from orchestrator.ui.cli.sync_progress import SyncScreen
+from orchestrator.ui.cli.results.sync_progress import SyncScreen
 from tests import warm
 from tests.disks import mounted
 
@@ -158,7 +158,7 @@ def test_a_bare_folder_is_no_host(there: SweepDir, tmp_path: Path, monkeypatch: 
 
 
 def test_a_long_transfer_tells_how_far_it_is() -> None:
-    from orchestrator.ui.cli.progress_lines import ProgressLines
+    from orchestrator.ui.cli.results.sync_progress import ProgressLines
 
     pulse = ProgressLines(beat=20)
     pulse.expect("speed", 1_000_000)

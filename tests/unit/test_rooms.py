@@ -13,7 +13,7 @@ OWN_README = ("orchestrator/analysis", "orchestrator/ui", "jobs")
 OF_CONTROL_PLANE = ("control", "core", "planning", "rundir", "status", "sync")
 COMPLETE = (*OWN_README, *(f"orchestrator/{name}" for name in OF_CONTROL_PLANE))
 # Packages with folders of few modules.
-SMALL = (*(f"orchestrator/{name}" for name in ("analysis", "core", "rundir", "sync")), "jobs")
+SMALL = (*(f"orchestrator/{name}" for name in ("analysis", "core", "rundir", "sync", "ui")), "jobs")
 MOST_MODULES = 12
 DATA = (".yaml",)
 

@@ -62,7 +62,8 @@ STARTED_BY_JOBS = (
     *("jobs.worker", "jobs.worker.nodes.agent", "jobs.check", "jobs.evaluate", "jobs.instance", "jobs.probe"),
     *("jobs.train", "jobs.wandb.upload", "orchestrator.control.continue_from_job"),
     # Another tree runs these over ssh.
-    *(f"orchestrator.ui.cli.{name}" for name in ("sweep", "status", "cancel_retry", "logs", "delegated")),
+    *(f"orchestrator.ui.cli.submit.{name}" for name in ("sweep", "cancel_retry", "delegated")),
+    *(f"orchestrator.ui.cli.watch.{name}" for name in ("status", "logs")),
     # `orchestrate monitor` starts it there; Python loads its package with it.
     *("orchestrator.ui.monitor", "orchestrator.ui.monitor.probe"),
 )

@@ -14,28 +14,12 @@ import typer
 
 from orchestrator.core import environment
 from orchestrator.core.errors import ChecksFailedError, OrchestrateError
-from orchestrator.ui.cli import (
-    cancel_retry,
-    check,
-    clean,
-    collect,
-    compare,
-    delegated,
-    doctor,
-    estimate,
-    evaluate,
-    init,
-    logs,
-    monitor,
-    profiles,
-    report,
-    status,
-    sweep,
-    sync,
-    top,
-)
 from orchestrator.ui.cli.common import print_error, print_problems, print_warnings
 from orchestrator.ui.cli.help_page import ProgramGroup
+from orchestrator.ui.cli.results import clean, collect, compare, evaluate, report, sync
+from orchestrator.ui.cli.setup import doctor, init, profiles
+from orchestrator.ui.cli.submit import cancel_retry, check, delegated, estimate, sweep
+from orchestrator.ui.cli.watch import logs, monitor, status, top
 from orchestrator.ui.terminal.output import protect_streams
 
 _STYLE: dict[str, Any] = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.errors import NotFoundError, OrchestrateError
 
 if TYPE_CHECKING:  # `--help` loads none of these
     from orchestrator.rundir import IndexRow, SweepDir
@@ -30,6 +30,16 @@ Final = Annotated[
         metavar="MEASURE",
         help="What counts as a run's final return: last (evaluation), mean:K (of the last K evaluations) or "
         "area (under the curve).",
+    ),
+]
+Sweeps = Annotated[list[str] | None, typer.Argument(metavar="SWEEP", help="All sweeps if left away.")]
+Others = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with",
+        metavar="FOLDER",
+        help="What BenchMARL itself left there stands beside the sweep, as NAME with NAME=FOLDER. "
+        "May be given several times.",
     ),
 ]
 RESULTS = Path("results")
@@ -133,6 +143,14 @@ def chosen(results: Path, names: Iterable[str]) -> list[SweepDir]:
     from orchestrator.rundir import SweepDir, sweeps
 
     return [SweepDir.existing(results, name) for name in names] or sweeps(results)
+
+
+def required_sweeps(results: Path, names: list[str] | None) -> list[SweepDir]:
+    """Return the named sweeps, by default all; without any it is an error."""
+    found = chosen(results, names or [])
+    if not found:
+        raise NotFoundError(f"no sweep in {results}/ yet", hint="begin with: orchestrate sweep --grid GRID")
+    return found
 
 
 def delegated_runs(sweep_dir: SweepDir) -> tuple[Sequence[str], Callable[[], None]]:

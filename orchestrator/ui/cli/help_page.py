@@ -34,6 +34,7 @@ class ProgramGroup(TyperGroup):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands, each with the first sentences of its help."""
-        helps = {name: self.commands[name].help or "" for name in self.list_commands(ctx)}
+        commands = [(name, self.commands[name]) for name in self.list_commands(ctx)]
+        helps = [(name, command.help or "") for name, command in commands if not command.hidden]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text.partition("\n\n")[0]) for name, text in helps.items()])
+            formatter.write_dl([(name, text.partition("\n\n")[0]) for name, text in helps])

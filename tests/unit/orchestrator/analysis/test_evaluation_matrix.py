@@ -13,7 +13,7 @@ from orchestrator.analysis.evaluations.matrix import RETURN, as_csv, as_rows, la
 from orchestrator.analysis.report import write_matrices
 from orchestrator.config.trainers import get_trainer
 from orchestrator.rundir import Evaluation
-from orchestrator.ui.cli.evaluation_matrix import print_matrices
+from orchestrator.ui.cli.results.evaluation_matrix import print_matrices
 from tests.helpers import make_sweep
 
 EASY, HARD = "game/easy", 'game/hard task.players=["a", "b"]'

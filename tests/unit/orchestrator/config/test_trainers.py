@@ -173,7 +173,11 @@ def test_an_edit_changes_the_code_id_if_it_decides_results(tmp_path: Path) -> No
         "orchestrator/core/hydra_text.py",
     ]
     others = [
-        *("orchestrator/ui/cli/status.py", "orchestrator/config/grid/parse.py", "jobs/worker/worker.py"),
+        *(
+            "orchestrator/ui/cli/watch/status.py",
+            "orchestrator/config/grid/parse.py",
+            "jobs/worker/worker.py",
+        ),
         *("jobs/training/records/loggers.py", "jobs/hydra/spelling.py", "jobs/trainers/a2c/training.py"),
     ]
     program = (

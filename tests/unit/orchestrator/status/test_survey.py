@@ -15,7 +15,7 @@ from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, 
 from orchestrator.rundir.records.journal import CLAIMED, ENDED, EXITED, PROGRESS, REVOKED, STARTED
 from orchestrator.rundir.records.ledger_entries import DamagedEntry, SubmissionEntry
 from orchestrator.status.survey import RunStatus, Survey, mark_stale, survey
-from orchestrator.ui.cli import status
+from orchestrator.ui.cli.watch import status
 from tests.helpers import ledger_entry
 
 RUN = "00000000000000aa"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.rundir import SweepDir
-from orchestrator.ui.cli.collect import _print_written
+from orchestrator.ui.cli.results.collect import _print_written
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_the_command_prints_whole_lines_and_exits_by_what_it_found(
 def test_lines_fit_a_terminal_and_what_is_to_be_copied_stays_whole() -> None:
     from rich.console import Console
 
-    from orchestrator.ui.cli.doctor import _print
+    from orchestrator.ui.cli.setup.doctor import _print
 
     screen = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
     path = "/a/path/" + "x" * 70

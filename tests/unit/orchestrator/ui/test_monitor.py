@@ -28,7 +28,7 @@ from orchestrator.core.records import plain
 from orchestrator.core.types import RunState
 from orchestrator.rundir import Event, Holder, SweepDir
 from orchestrator.rundir.records.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
-from orchestrator.ui.cli.monitor import screen
+from orchestrator.ui.cli.watch.monitor import screen
 from orchestrator.ui.monitor import ConnectionState, MonitorSnapshot, wording
 from orchestrator.ui.monitor.connection import tensorboard_commands
 from orchestrator.ui.monitor.probe import TensorBoard

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from orchestrator.ui.cli.logs import _print
+from orchestrator.ui.cli.watch.logs import _print
 from orchestrator.ui.terminal.output import SafeStream
 
 HOSTILE = "\x1b]0;title\x07 \x1b[2J \x9b2J \u202eevil\u202c \x08 \rover \x7f \ud800 \u2028"

@@ -15,7 +15,8 @@ from orchestrator.control import fleet, flow, submit
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.rundir.records.ledger_entries import AssignedEntry, CancelEntry, TreePlace
-from orchestrator.ui.cli import app, work_through
+from orchestrator.ui.cli import app
+from orchestrator.ui.cli.submit import work_through
 
 GRID = "name: tiny\ntrainer: command\nbase: {command: ['true']}\nmatrix: {seed: range(3)}\n"
 

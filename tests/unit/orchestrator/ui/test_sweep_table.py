@@ -7,7 +7,7 @@ from rich.console import Console
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow
 from orchestrator.status.survey import RunStatus, Survey
-from orchestrator.ui.cli.sweep_table import sweep_view
+from orchestrator.ui.cli.watch.sweep_table import sweep_view
 
 
 def test_reasons_of_one_cause_are_one_line() -> None:

@@ -107,7 +107,7 @@ def retry(
     from orchestrator.control.submit import SubmitOptions, latest_sweep
     from orchestrator.core.types import RunState
     from orchestrator.rundir import SweepDir
-    from orchestrator.ui.cli.work_through import work_through
+    from orchestrator.ui.cli.submit.work_through import work_through
 
     if delegated:  # the submission follows, with code and profile as they are there
         sweep_dir = SweepDir(results, sweep)

@@ -98,7 +98,7 @@ def sweep(
     with working(f"reading {file}"):
         from orchestrator.control.flow import assigned_flow, grid_flow
         from orchestrator.control.submit import SubmitOptions
-        from orchestrator.ui.cli.work_through import work_through
+        from orchestrator.ui.cli.submit.work_through import work_through
 
         submit_options = SubmitOptions(slots, canary, budget)
         if delegated:

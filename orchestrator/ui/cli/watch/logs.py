@@ -75,7 +75,7 @@ def _list_runs(sweep_dir: SweepDir, one_is_meant: bool, as_json: bool) -> None:
     """Print the runs of the sweep, each with its id, and how to print a log."""
     from orchestrator.control.fleet import present
     from orchestrator.core.errors import NotFoundError
-    from orchestrator.ui.cli import sweep_table
+    from orchestrator.ui.cli.watch import sweep_table
     from orchestrator.ui.terminal.screen import show
     from orchestrator.ui.terminal.table import KeyTable, ScreenColumn, cell
     from orchestrator.ui.terminal.working import working

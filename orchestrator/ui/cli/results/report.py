@@ -5,16 +5,18 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.ui.cli.collect import Others, Sweeps, found_sweeps
 from orchestrator.ui.cli.common import (
     FINAL,
     RESULTS,
     Final,
     Json,
+    Others,
     Results,
+    Sweeps,
     amount,
     print_json,
     print_warnings,
+    required_sweeps,
 )
 
 # Damaged files named at most.
@@ -62,7 +64,7 @@ def report(
     from orchestrator.ui.terminal.working import working
 
     measure = FinalMeasure.parse(final)
-    found = found_sweeps(results, sweeps)
+    found = required_sweeps(results, sweeps)
     # A report of several sweeps belongs to none of their folders.
     folder = output or (found[0].report if len(found) == 1 else results / "report")
     generated = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")

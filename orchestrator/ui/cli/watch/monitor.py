@@ -185,7 +185,7 @@ def _runs(runs: tuple[MonitoredRun, ...], snapshot: MonitorSnapshot, *, wide: bo
     from rich.text import Text
 
     from orchestrator.core.formatting import duration, number
-    from orchestrator.ui.cli.sweep_table import STYLE
+    from orchestrator.ui.cli.watch.sweep_table import STYLE
     from orchestrator.ui.monitor import wording
 
     several = len({run.sweep for run in runs}) > 1

@@ -14,6 +14,7 @@ from orchestrator.ui.cli.common import print_json, print_kept, print_warnings, r
 if TYPE_CHECKING:
     from orchestrator.control.flow import Flow, Started
     from orchestrator.control.follow import WhyLeft
+    from orchestrator.rundir import SweepDir
     from orchestrator.status.survey import Survey
 
 
@@ -24,8 +25,7 @@ def work_through(flow: Flow, *, detach: bool | None, as_json: bool) -> int:
     """
     from orchestrator.core.records import plain
     from orchestrator.core.types import RunState
-    from orchestrator.ui.cli import sweep_table
-    from orchestrator.ui.cli.money import settle_up
+    from orchestrator.ui.cli.watch import sweep_table
     from orchestrator.ui.terminal.working import working
 
     detach = flow.leaves if detach is None else detach
@@ -48,7 +48,7 @@ def work_through(flow: Flow, *, detach: bool | None, as_json: bool) -> int:
     seen = flow.survey()
     left = flow.why_left(seen)
     if not detach and not started.over:
-        settle_up(flow.sweep_dir, began, quiet=as_json)
+        _print_costs(flow.sweep_dir, began, quiet=as_json)
     if as_json:
         print_warnings(seen.remarks)
         rows = [row for row in seen.rows if row.in_grid]
@@ -95,7 +95,7 @@ def _conclude(flow: Flow, started: Started, seen: Survey, left: WhyLeft) -> None
     from orchestrator.control.exchange import follow_command
     from orchestrator.core.types import RunState
     from orchestrator.planning.without_return import of_survey
-    from orchestrator.ui.cli import sweep_table
+    from orchestrator.ui.cli.watch import sweep_table
     from orchestrator.ui.terminal.screen import show
 
     name, up = flow.sweep_dir.name, flow.costs()
@@ -128,3 +128,14 @@ def _conclude(flow: Flow, started: Started, seen: Survey, left: WhyLeft) -> None
         typer.echo(f"next: orchestrate retry {name} trains the stale runs anew")
     elif counts.get(RunState.DONE) and not seen.left:
         typer.echo(f"next: {flow.next_step}")
+
+
+def _print_costs(sweep_dir: SweepDir, since: float, *, quiet: bool) -> None:
+    """Record the runs' speeds; print predicted and actual cost of submissions ``since`` (epoch seconds)."""
+    from orchestrator.planning.predictions import bills, lines
+    from orchestrator.planning.throughput.record import take_up
+
+    take_up(sweep_dir)
+    if not quiet:
+        for line in lines([bill for bill in bills(sweep_dir) if bill.time >= since]):
+            typer.echo(line)

@@ -91,7 +91,7 @@ def _look(sweep_dir: SweepDir, meanwhile: Callable[[Survey], None] | None = None
 
 
 def _print(found: list[SweepDir], detailed: bool) -> None:
-    from orchestrator.ui.cli import sweep_table
+    from orchestrator.ui.cli.watch import sweep_table
     from orchestrator.ui.terminal.screen import say, show
 
     def on_disk(seen: Survey) -> None:
@@ -125,7 +125,7 @@ def _watch(found: list[SweepDir], exchange: bool) -> None:
     from orchestrator.control.cloud_instances import sent_jobs
     from orchestrator.control.exchange import exchange_with_instances
     from orchestrator.control.fleet import fetch_from_trees
-    from orchestrator.ui.cli import sweep_table
+    from orchestrator.ui.cli.watch import sweep_table
     from orchestrator.ui.terminal.screen import console, show
 
     screen = console()

@@ -4,36 +4,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.core.errors import NotFoundError
 from orchestrator.core.formatting import count, listed
-from orchestrator.ui.cli.common import FINAL, RESULTS, Final, Json, Results, chosen, print_json
+from orchestrator.ui.cli.common import (
+    FINAL,
+    RESULTS,
+    Final,
+    Json,
+    Others,
+    Results,
+    Sweeps,
+    print_json,
+    required_sweeps,
+)
+from orchestrator.ui.cli.results.compare import print_comparison
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from orchestrator.analysis.collect import Collected
-    from orchestrator.analysis.compare import KeyComparison
     from orchestrator.analysis.verdict.leaders import TaskAnswer
     from orchestrator.rundir import SweepDir
     from orchestrator.ui.terminal.table import ScreenColumn
 
-Sweeps = Annotated[list[str] | None, typer.Argument(metavar="SWEEP", help="All sweeps if left away.")]
-Others = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--with",
-        metavar="FOLDER",
-        help="What BenchMARL itself left there stands beside the sweep, as NAME with NAME=FOLDER. "
-        "May be given several times.",
-    ),
-]
-
 # Missing runs named per reason.
 _NAMED = 6
 _MOST_ANSWERS = 12
-# Combinations and notes of a comparison.
-_MOST_SECTIONS, _MOST_NOTES = 30, 12
 
 
 def collect(
@@ -84,7 +80,7 @@ def collect(
         from orchestrator.planning.throughput.record import take_up
 
         measure = FinalMeasure.parse(final)
-        found = found_sweeps(results, sweeps)
+        found = required_sweeps(results, sweeps)
         foreign = read_others(others or [], found)
     for sweep_dir in found:
         with working(f"{sweep_dir.name}: reading runs"):
@@ -143,13 +139,6 @@ def collect(
             _print_answers(found_answers, collected.final)
 
 
-def found_sweeps(results: Path, names: list[str] | None) -> list[SweepDir]:
-    found = chosen(results, names or [])
-    if not found:
-        raise NotFoundError(f"no sweep in {results}/ yet", hint="begin with: orchestrate sweep --grid GRID")
-    return found
-
-
 def _print(
     sweep_dir: SweepDir,
     collected: Collected,
@@ -163,7 +152,7 @@ def _print(
 
     names, *figures = zip(*rows, strict=True) if rows else [()] * len(columns)
     table = [
-        *group_columns(points, names),
+        *_group_columns(points, names),
         *(
             ScreenColumn(_head(head), [cell(value) for value in values], rank=0 if "return" in head else 1)
             for head, values in zip(columns[1:], figures, strict=True)
@@ -179,7 +168,7 @@ def _print(
         say(problem, "problem")
 
 
-def group_columns(points: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[ScreenColumn]:
+def _group_columns(points: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[ScreenColumn]:
     """Return a column for each key that differs between groups, or one of their labels if none does."""
     from orchestrator.core.labels import key_columns
     from orchestrator.ui.terminal.table import ScreenColumn, cell
@@ -215,48 +204,6 @@ def _print_answers(found: Sequence[TaskAnswer], final: str) -> None:
 
 def _files(sweep_dir: SweepDir) -> list[Path]:
     return [sweep_dir.table_parquet, sweep_dir.table_csv, sweep_dir.metrics_parquet, sweep_dir.marl_eval]
-
-
-def print_comparison(compared: KeyComparison) -> None:
-    """Print the table, notes and verdict of a comparison."""
-    from orchestrator.analysis.cells import MISSING
-    from orchestrator.analysis.compare.table import RANKS, columns, sections
-    from orchestrator.analysis.compare.wording import notes, verdict
-    from orchestrator.ui.terminal.screen import say, show
-    from orchestrator.ui.terminal.table import KeyTable, ScreenColumn, cell
-
-    told = sections(compared)
-    shown = told if len(told) <= _MOST_SECTIONS else [*told[: _MOST_SECTIONS - 1], told[-1]]
-    parts = _named_keys(compared)
-    rows = [(parts.get(label, (label,)), row) for label, own in shown for row in own]
-    cells = zip(*([one.text for one in row] for _, row in rows), strict=True)
-    table = [
-        ScreenColumn(
-            head, [cell(text) for text in texts], left=number == 0, key=number == 0, rank=RANKS.get(head, 2)
-        )
-        for number, (head, texts) in enumerate(zip(columns(compared), cells, strict=True))
-        if number == 0 or {*texts} - {"", MISSING}
-    ]
-    show(KeyTable(table, [heads for heads, _ in rows]))
-    if len(shown) < len(told):
-        say(f"… {len(told) - len(shown)} more combinations: the CSV file has all", style="dim")
-    for note in notes(compared)[:_MOST_NOTES]:
-        say(note, "note")
-    say(verdict(compared))
-
-
-def _named_keys(compared: KeyComparison) -> dict[str, list[str]]:
-    """Return for the label of each combination its keys that differ, each with its value."""
-    from orchestrator.core.formatting import printable
-    from orchestrator.core.labels import key_columns
-
-    found = compared.combinations
-    keys = key_columns([one.point for one in found]) if len(found) > 1 else []
-    named = (
-        [f"{key.name}={printable(key.values[at])}" for key in keys if key.values[at]]
-        for at in range(len(found))
-    )
-    return {one.label: parts for one, parts in zip(found, named, strict=True) if parts}
 
 
 def _head(column: str) -> str:

@@ -7,11 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.core.errors import OrchestrateError
-from orchestrator.ui.cli.collect import Others, found_sweeps, print_comparison
-from orchestrator.ui.cli.common import FINAL, RESULTS, Final, Json, Results, print_json
+from orchestrator.ui.cli.common import (
+    FINAL,
+    RESULTS,
+    Final,
+    Json,
+    Others,
+    Results,
+    print_json,
+    required_sweeps,
+)
 
 if TYPE_CHECKING:
+    from orchestrator.analysis.compare import KeyComparison
     from orchestrator.rundir import SweepDir
+
+# Combinations and notes that are printed at most.
+_MOST_SECTIONS, _MOST_NOTES = 30, 12
 
 
 def compare(
@@ -64,7 +76,7 @@ def compare(
         from orchestrator.rundir.sweep import comparison_dir
 
         measure = FinalMeasure.parse(final)
-        found = found_sweeps(results, sweeps)
+        found = required_sweeps(results, sweeps)
         if by is None:
             raise _without_key(found)
         collected = measured_by(collect(found, present, others=read_others(others or [], found)), measure)
@@ -104,3 +116,45 @@ def _without_key(found: Sequence[SweepDir]) -> OrchestrateError:
     return OrchestrateError(
         f"compare: a key to compare by is missing; {told}", hint=f"--by {names[0] if names else 'KEY'}"
     )
+
+
+def print_comparison(compared: KeyComparison) -> None:
+    """Print the table, notes and verdict of a comparison."""
+    from orchestrator.analysis.cells import MISSING
+    from orchestrator.analysis.compare.table import RANKS, columns, sections
+    from orchestrator.analysis.compare.wording import notes, verdict
+    from orchestrator.ui.terminal.screen import say, show
+    from orchestrator.ui.terminal.table import KeyTable, ScreenColumn, cell
+
+    told = sections(compared)
+    shown = told if len(told) <= _MOST_SECTIONS else [*told[: _MOST_SECTIONS - 1], told[-1]]
+    parts = _named_keys(compared)
+    rows = [(parts.get(label, (label,)), row) for label, own in shown for row in own]
+    cells = zip(*([one.text for one in row] for _, row in rows), strict=True)
+    table = [
+        ScreenColumn(
+            head, [cell(text) for text in texts], left=number == 0, key=number == 0, rank=RANKS.get(head, 2)
+        )
+        for number, (head, texts) in enumerate(zip(columns(compared), cells, strict=True))
+        if number == 0 or {*texts} - {"", MISSING}
+    ]
+    show(KeyTable(table, [heads for heads, _ in rows]))
+    if len(shown) < len(told):
+        say(f"… {len(told) - len(shown)} more combinations: the CSV file has all", style="dim")
+    for note in notes(compared)[:_MOST_NOTES]:
+        say(note, "note")
+    say(verdict(compared))
+
+
+def _named_keys(compared: KeyComparison) -> dict[str, list[str]]:
+    """Return for the label of each combination its keys that differ, each with its value."""
+    from orchestrator.core.formatting import printable
+    from orchestrator.core.labels import key_columns
+
+    found = compared.combinations
+    keys = key_columns([one.point for one in found]) if len(found) > 1 else []
+    named = (
+        [f"{key.name}={printable(key.values[at])}" for key in keys if key.values[at]]
+        for at in range(len(found))
+    )
+    return {one.label: parts for one, parts in zip(found, named, strict=True) if parts}

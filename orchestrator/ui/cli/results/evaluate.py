@@ -10,7 +10,7 @@ import typer
 from orchestrator.core.errors import NotFoundError, OrchestrateError, StorageError
 from orchestrator.core.formatting import count
 from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen_runs, print_json, print_problems_there
-from orchestrator.ui.cli.evaluation_matrix import print_matrices
+from orchestrator.ui.cli.results.evaluation_matrix import print_matrices
 
 if TYPE_CHECKING:
     from orchestrator.analysis.evaluations.evaluate import EvaluatedPolicy, FailedPolicy, Summary

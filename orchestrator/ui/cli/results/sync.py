@@ -92,7 +92,7 @@ def sync(
       orchestrate sync --wandb other-results
     """
     from orchestrator.sync.request import SyncOptions, kinds
-    from orchestrator.ui.cli.upload import upload
+    from orchestrator.ui.cli.results.upload import upload
 
     if dest.is_symlink() or dest.exists():
         _check_folder(dest)
@@ -172,7 +172,7 @@ def _check_folder(dest: Path) -> None:
 
 def _once(source: Source, dest: Path, options: SyncOptions, dry_run: bool) -> list[SyncReport]:
     from orchestrator.sync.sync import sync
-    from orchestrator.ui.cli.sync_progress import SyncScreen, report
+    from orchestrator.ui.cli.results.sync_progress import SyncScreen, report
 
     with SyncScreen(quiet=dry_run) as screen:
         brought = sync(source, dest, options, screen, dry=dry_run)

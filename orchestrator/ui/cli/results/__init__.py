@@ -1,0 +1,1 @@
+"""Commands on results: fetch, evaluate, collect, compare, report, clean."""

@@ -1,0 +1,1 @@
+"""Commands that submit, continue, stop and repeat runs."""

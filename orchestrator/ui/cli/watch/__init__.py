@@ -1,0 +1,1 @@
+"""Commands that show jobs, runs, machines and logs."""
