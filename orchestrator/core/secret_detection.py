@@ -53,34 +53,11 @@ _IN_FILE = re.compile(
 _IN_ADDRESS = re.compile(_ADDRESS)
 # One of these is in every match, but for an address: looked for first, as most files have none.
 _MARKS = (
-    *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_", "AKIA", "ASIA", "xox"),
-    *(
-        "AIza",
-        "npm_",
-        "pypi-",
-        "AGE-SECRET-KEY-",
-        "eyJ",
-        "PRIVATE KEY",
-        "LS0tLS1CRUdJTi",
-        "k_live_",
-        "k_test_",
-    ),
-    *("gsk_", "r8_", "shp", "lin_api_", "dckr_pat_", "whsec_", "wandb", "WANDB", "_v1_", "dapi", "nvapi-"),
-    *(
-        "glrt-",
-        "gldt-",
-        "glptt-",
-        "glcbt-",
-        "glsoat-",
-        "GOCSPX-",
-        "tskey-",
-        "ya29.",
-        "SG.",
-        "Key=",
-        "xapp-",
-        "hooks.slack.com",
-        "Bearer",
-    ),
+    *("PRIVATE KEY", "sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_", "AKIA"),
+    *("ASIA", "xox", "AIza", "npm_", "pypi-", "AGE-SECRET-KEY-", "eyJ", "LS0tLS1CRUdJTi", "k_live_"),
+    *("k_test_", "gsk_", "r8_", "shp", "lin_api_", "dckr_pat_", "whsec_", "wandb", "WANDB", "_v1_", "dapi"),
+    *("nvapi-", "glrt-", "gldt-", "glptt-", "glcbt-", "glsoat-", "GOCSPX-", "tskey-", "ya29.", "SG."),
+    *("Key=", "xapp-", "hooks.slack.com", "Bearer"),
 )
 # The same for names of secrets, in lower case.
 _WORDS = ("key", "token", "pass", "pwd", "secret", "credential", "auth")

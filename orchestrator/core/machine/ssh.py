@@ -213,15 +213,8 @@ class Host:
 
     def _shared(self) -> list[str]:
         # BatchMode: after a lost connection no password prompt appears in the middle of other output.
-        return [
-            *_OPTIONS,
-            "-o",
-            "BatchMode=yes",
-            "-o",
-            "ControlMaster=no",
-            "-o",
-            f"ControlPath={self._socket()}",
-        ]
+        only = ("BatchMode=yes", "ControlMaster=no", f"ControlPath={self._socket()}")
+        return [*_OPTIONS, *(word for setting in only for word in ("-o", setting))]
 
     def _control(self, command: str, *options: str) -> subprocess.CompletedProcess[str]:
         argv = ["ssh", "-O", command, *options, "-o", f"ControlPath={self._socket()}", "--", self.name]
@@ -330,25 +323,10 @@ def _socket_folder() -> Path:
 
 
 # Parts of ssh's messages about a lost connection.
-_CUT = (
-    "broken pipe",
-    "closed by remote host",
-    "connection closed",
-    "connection refused",
-    "connection reset",
-    "connection timed out",
-    "connection to ",
-    "master is dead",
-    "mux_client",
-    "network is unreachable",
-    "no route to host",
-    "operation timed out",
-    "timeout, server",
+_CUT = re.compile(
+    "broken pipe|closed by remote host|connection (?:closed|refused|reset|timed out|to )|master is dead"
+    "|mux_client|network is unreachable|no route to host|operation timed out|timeout, server"
 )
-
-
-def _is_cut(errors: str) -> bool:
-    return any(words in errors.lower() for words in _CUT)
 
 
 def _is_question(errors: str) -> bool:
@@ -385,6 +363,6 @@ def failure(name: str, errors: str) -> HostError:
         )
     if "permission denied" in said or "too many authentication failures" in said:
         return HostError(f"{name}: login refused ({line})", hint=f"log in once by hand: ssh {name}")
-    if _is_cut(errors):
+    if _CUT.search(said):
         return UnreachableError(f"{name}: cannot be reached ({line})", hint=_AGAIN)
     return HostError(f"{name}: {line}", hint=f"see whether this works: ssh {name} true")
