@@ -10,12 +10,12 @@ from pathlib import Path
 
 from orchestrator.config.grid import Axis, Exclusion, Grid, parse_grid
 from orchestrator.config.grid.extends import written
-from orchestrator.config.grid.files import read_text
 from orchestrator.config.grid.model import Rule, bare_key, over, same_value
 from orchestrator.config.grid.points import matching_steps
 from orchestrator.config.grid.resources import largest, resources_of
-from orchestrator.config.grid.yaml_nodes import Entries, Items, Position, YamlFile, shown
 from orchestrator.config.trainers import PRESET_KEY
+from orchestrator.config.yaml_files.nodes import Entries, Items, Position, YamlFile, shown
+from orchestrator.config.yaml_files.text import read_text
 from orchestrator.core.errors import OrchestrateError, PlacedError
 from orchestrator.core.types import Run, Sweep, Value
 from orchestrator.rundir import LedgerEntry, SweepDir

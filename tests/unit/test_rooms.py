@@ -9,11 +9,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 # Packages of which every module is named: in their own README, or in the rows of the control plane's.
-OWN_README = ("orchestrator/analysis", "orchestrator/ui", "jobs")
+OWN_README = (*(f"orchestrator/{name}" for name in ("analysis", "config", "ui")), "jobs")
 OF_CONTROL_PLANE = ("control", "core", "planning", "rundir", "status", "sync")
 COMPLETE = (*OWN_README, *(f"orchestrator/{name}" for name in OF_CONTROL_PLANE))
 # Packages with folders of few modules.
-SMALL = (*(f"orchestrator/{name}" for name in ("analysis", "core", "rundir", "sync", "ui")), "jobs")
+SMALL = (*(f"orchestrator/{name}" for name in ("analysis", "config", "core", "rundir", "sync", "ui")), "jobs")
 MOST_MODULES = 12
 DATA = (".yaml",)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
-from orchestrator.config.grid.yaml_scalars import resolve
+from orchestrator.config.yaml_files.scalars import resolve
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Value
 

@@ -2,6 +2,6 @@
 
 from orchestrator.config.grid.model import Axis, Exclusion, Grid, Point
 from orchestrator.config.grid.parse import parse_grid
-from orchestrator.config.grid.yaml_nodes import Position
+from orchestrator.config.yaml_files.nodes import Position
 
 __all__ = ["Axis", "Exclusion", "Grid", "Point", "Position", "parse_grid"]

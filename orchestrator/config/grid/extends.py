@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 
 import yaml
 
-from orchestrator.config.grid.files import read_text
 from orchestrator.config.grid.model import bare_key
-from orchestrator.config.grid.yaml_nodes import (
+from orchestrator.config.yaml_files.nodes import (
     Entries,
     Items,
     KeyNode,
@@ -23,7 +22,8 @@ from orchestrator.config.grid.yaml_nodes import (
     read_nodes,
     shown,
 )
-from orchestrator.config.grid.yaml_scalars import resolve
+from orchestrator.config.yaml_files.scalars import resolve
+from orchestrator.config.yaml_files.text import read_text
 
 EXTENDS, ANCHORS, SET = "extends", "anchors", "set"
 # Sections of keys: a key that a grid sets in one of them replaces an inherited one of any.

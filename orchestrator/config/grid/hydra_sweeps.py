@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from orchestrator.config.grid.model import MAX_POINTS
-from orchestrator.config.grid.yaml_scalars import LARGEST
+from orchestrator.config.yaml_files.scalars import LARGEST
 from orchestrator.core.types import Value
 
 FUNCTIONS = ("choice", "range", "shuffle", "sort")

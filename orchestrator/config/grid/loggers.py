@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.config.grid.yaml_nodes import Items, Node, Scalar, YamlFile, did_you_mean
 from orchestrator.config.trainers import TrainerSpec
+from orchestrator.config.yaml_files.nodes import Items, Node, Scalar, YamlFile, did_you_mean
 
 # As jobs.training.records.loggers has them; csv is the metrics file that every run has.
 LOGGERS = ("csv", "tensorboard", "wandb")

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.config.grid.yaml_nodes import Entries, Position
 from orchestrator.config.trainers import TrainerSpec
+from orchestrator.config.yaml_files.nodes import Entries, Position
 from orchestrator.core.types import PluginSource, Value
 
 # More points than this are a mistake.

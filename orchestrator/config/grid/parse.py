@@ -18,7 +18,8 @@ from orchestrator.config.grid.points import read_exclude, read_include, refuse_e
 from orchestrator.config.grid.resources import OTHER_NAMES, RESOURCES, read_resources
 from orchestrator.config.grid.rules import read_rules
 from orchestrator.config.grid.values import Keys, one_value, several_values
-from orchestrator.config.grid.yaml_nodes import (
+from orchestrator.config.trainers import TrainerSpec, get_trainer, trainer_names
+from orchestrator.config.yaml_files.nodes import (
     Entries,
     Items,
     KeyNode,
@@ -31,7 +32,6 @@ from orchestrator.config.grid.yaml_nodes import (
     plain_value,
     shown,
 )
-from orchestrator.config.trainers import TrainerSpec, get_trainer, trainer_names
 from orchestrator.core.types import Value
 from orchestrator.rundir.index import SWEEP_NAME
 

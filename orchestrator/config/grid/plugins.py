@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.config.grid.yaml_nodes import Items, Node, Scalar, YamlFile, kind
 from orchestrator.config.trainers import TrainerSpec
+from orchestrator.config.yaml_files.nodes import Items, Node, Scalar, YamlFile, kind
 from orchestrator.core.types import PluginSource
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)

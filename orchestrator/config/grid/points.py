@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.config.grid.model import MAX_POINTS, Axis, Exclusion, Point, bare_key, same_value
 from orchestrator.config.grid.values import Keys, nearest_key, one_value
-from orchestrator.config.grid.yaml_nodes import (
+from orchestrator.config.yaml_files.nodes import (
     Entries,
     Items,
     KeyNode,

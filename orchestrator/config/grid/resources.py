@@ -9,7 +9,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from orchestrator.config.grid.model import Formula, ResourceRequest, bare_key
-from orchestrator.config.grid.yaml_nodes import (
+from orchestrator.config.trainers import TrainerSpec
+from orchestrator.config.yaml_files.nodes import (
     Entries,
     KeyNode,
     Node,
@@ -19,7 +20,6 @@ from orchestrator.config.grid.yaml_nodes import (
     did_you_mean,
     shown,
 )
-from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core.types import Resources, Run, Value
 from orchestrator.core.units import ALL_MEMORY, MEMORY_SYNTAX, TIME_SYNTAX, megabytes, memory, seconds
 

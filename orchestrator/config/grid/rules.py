@@ -8,7 +8,7 @@ from dataclasses import replace
 from orchestrator.config.grid.extends import SET
 from orchestrator.config.grid.model import Axis, Point, Rule, bare_key, same_value
 from orchestrator.config.grid.values import Keys, nearest_key, one_value
-from orchestrator.config.grid.yaml_nodes import (
+from orchestrator.config.yaml_files.nodes import (
     Entries,
     Items,
     KeyNode,

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from orchestrator.config.grid.hydra_sweeps import looks_like_sweep, sweep_values
 from orchestrator.config.grid.model import MAX_POINTS, bare_key
 from orchestrator.config.grid.other_programs import values_hint
-from orchestrator.config.grid.yaml_nodes import (
+from orchestrator.config.trainers import TrainerSpec
+from orchestrator.config.yaml_files.nodes import (
     Entries,
     KeyNode,
     Node,
@@ -20,7 +21,6 @@ from orchestrator.config.grid.yaml_nodes import (
     scalars,
     shown,
 )
-from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core.secret_detection import WHERE_THEY_GO, secret_in
 from orchestrator.core.types import Value
 

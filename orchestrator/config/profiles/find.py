@@ -6,10 +6,10 @@ import os
 import re
 from pathlib import Path
 
-from orchestrator.config.grid.files import read_text
-from orchestrator.config.grid.yaml_nodes import did_you_mean
 from orchestrator.config.profiles.model import Profile
 from orchestrator.config.profiles.parse import parse_profile, source_of
+from orchestrator.config.yaml_files.nodes import did_you_mean
+from orchestrator.config.yaml_files.text import read_text
 from orchestrator.core.errors import ProfileError
 from orchestrator.core.machine.package_files import template
 

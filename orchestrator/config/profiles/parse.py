@@ -12,7 +12,10 @@ from orchestrator.config.backends import (
     has_key,
     owner_of,
 )
-from orchestrator.config.grid.yaml_nodes import (
+from orchestrator.config.profiles.model import KEY_OPTIONS, READERS, Profile
+from orchestrator.config.profiles.readers import OTHER_KEYS, Reader, read_backend
+from orchestrator.config.profiles.sbatch_options import is_several_tasks, option_name
+from orchestrator.config.yaml_files.nodes import (
     Entries,
     KeyNode,
     Position,
@@ -23,9 +26,6 @@ from orchestrator.config.grid.yaml_nodes import (
     read_nodes,
     shown,
 )
-from orchestrator.config.profiles.model import KEY_OPTIONS, READERS, Profile
-from orchestrator.config.profiles.readers import OTHER_KEYS, Reader, read_backend
-from orchestrator.config.profiles.sbatch_options import is_several_tasks, option_name
 from orchestrator.core.errors import ProfileError
 from orchestrator.core.types import Value
 from orchestrator.core.units import ALL_MEMORY, megabytes, memory, seconds

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from orchestrator.config.backends import ALTERNATIVES, backend_names
 from orchestrator.config.grid.resources import OTHER_NAMES, by_other_name, read_count
-from orchestrator.config.grid.yaml_nodes import (
+from orchestrator.config.profiles.sbatch_options import OWNED_OPTIONS, contradiction, option_name
+from orchestrator.config.yaml_files.nodes import (
     Entries,
     Items,
     KeyNode,
@@ -19,7 +20,6 @@ from orchestrator.config.grid.yaml_nodes import (
     kind,
     shown,
 )
-from orchestrator.config.profiles.sbatch_options import OWNED_OPTIONS, contradiction, option_name
 from orchestrator.core.errors import HostError, PlacedError
 from orchestrator.core.machine.ssh import Host
 from orchestrator.core.secret_detection import looks_secret, secret_in_text

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.grid.hydra_sweeps import SweepTextError, sweep_values
 from orchestrator.config.grid.model import same_value
-from orchestrator.config.grid.yaml_scalars import resolve
 from orchestrator.config.sweep import runs_of
+from orchestrator.config.yaml_files.scalars import resolve
 from orchestrator.core.errors import GridError, OrchestrateError
 from orchestrator.core.types import Sweep
 

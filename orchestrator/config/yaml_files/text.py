@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from orchestrator.config.grid.yaml_nodes import Position, YamlFile
+from orchestrator.config.yaml_files.nodes import Position, YamlFile
 
 
 def read_text(path: Path, source: YamlFile, otherwise: Callable[[Path], str]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from orchestrator.config.grid.yaml_scalars import resolve
+from orchestrator.config.yaml_files.scalars import resolve
 from orchestrator.core.errors import GridError, PlacedError
 from orchestrator.core.types import Value
 
