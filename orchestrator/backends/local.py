@@ -9,7 +9,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from orchestrator.backends.script import Script, Setting, local_command
+from orchestrator.backends.script import Script, Setting, python_path, worker_argv
 from orchestrator.config.profiles import Profile
 from orchestrator.core.errors import BackendUnavailableError
 from orchestrator.core.machine import hardware
@@ -53,9 +53,11 @@ class LocalBackend:
         return ()
 
     def render(self, array: Array, setting: Setting) -> str:
-        """Return the job's command line."""
+        """Return the job's command line, quoted for a shell."""
         (job,) = array.jobs
-        return local_command(setting, job)
+        code = setting.code
+        variables = [f"PYTHONPATH={python_path(setting)}", f"ORCHESTRATE_SUBMIT_DIR={code.submit_dir}"]
+        return shlex.join(["env", f"--chdir={code.cwd}", *variables, *worker_argv(setting, job.token)])
 
     def submit(self, script: Script, after: Sequence[str] = ()) -> Mapping[str, str]:
         """Start the job as a detached process."""

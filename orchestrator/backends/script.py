@@ -15,7 +15,7 @@ from orchestrator.config.profiles import Profile, preparation
 from orchestrator.config.task_packages import TaskPackages
 from orchestrator.core.formatting import count
 from orchestrator.core.machine.package_files import template
-from orchestrator.core.types import Array, Job, Resources
+from orchestrator.core.types import Array, Resources
 from orchestrator.core.units import seconds
 from orchestrator.rundir import FrozenCode, SweepDir
 
@@ -63,13 +63,6 @@ def worker_argv(setting: Setting, token: str, python: Sequence[str] = (sys.execu
 def python_path(setting: Setting) -> str:
     """Return the folders that come first on a worker's PYTHONPATH."""
     return ":".join(map(str, setting.code.python_path))
-
-
-def local_command(setting: Setting, job: Job) -> str:
-    """Return the command of a local job, quoted for a shell."""
-    variables = [f"PYTHONPATH={python_path(setting)}", f"ORCHESTRATE_SUBMIT_DIR={setting.code.submit_dir}"]
-    argv = worker_argv(setting, job.token)
-    return shlex.join(["env", f"--chdir={setting.code.cwd}", *variables, *argv])
 
 
 def job_script(

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 # Packages of which every module is named: in their own README, or in the rows of the control plane's.
 OWN_README = (*(f"orchestrator/{name}" for name in ("analysis", "config", "ui")), "jobs")
-OF_CONTROL_PLANE = ("control", "core", "planning", "rundir", "status", "sync")
+OF_CONTROL_PLANE = ("backends", "control", "core", "planning", "rundir", "status", "sync")
 COMPLETE = (*OWN_README, *(f"orchestrator/{name}" for name in OF_CONTROL_PLANE))
 # Packages with folders of few modules.
 SMALL = (*(f"orchestrator/{name}" for name in ("analysis", "config", "core", "rundir", "sync", "ui")), "jobs")

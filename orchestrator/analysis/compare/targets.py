@@ -11,7 +11,7 @@ from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.compare.model import KeyComparison
 from orchestrator.analysis.compare.pairing import compare_by
 from orchestrator.analysis.groups.keys import SWEEP, TARGET
-from orchestrator.analysis.groups.summary import Prices
+from orchestrator.analysis.verdict.run_cost import Prices
 from orchestrator.config.profiles import find_profile
 from orchestrator.core.errors import ProfileError
 from orchestrator.core.types import RunState

@@ -13,7 +13,8 @@ from orchestrator.analysis.compare.pairing import PER_CORE, PER_DOLLAR, PER_THRE
 from orchestrator.analysis.groups.comparability import UNRANKED, classes, differences, mixed_code
 from orchestrator.analysis.groups.grouping import Final, SeedGroup
 from orchestrator.analysis.groups.keys import TARGET
-from orchestrator.analysis.groups.summary import is_provisional, single_value
+from orchestrator.analysis.groups.limits import single_value
+from orchestrator.analysis.groups.speeds import is_provisional
 from orchestrator.analysis.statistics.ratios import Ratio
 from orchestrator.analysis.statistics.significance import (
     FEW_SEEDS,

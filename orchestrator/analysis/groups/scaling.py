@@ -14,7 +14,7 @@ import polars as pl
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.groups.grouping import Members, by_point, group_labels
 from orchestrator.analysis.groups.keys import SWEEP, changes_with
-from orchestrator.analysis.groups.summary import actors_of, peak_share, processes_of
+from orchestrator.analysis.groups.speeds import actors_of, peak_share, processes_of
 from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.statistics.amdahl import FEW_SIZES, Amdahl, fit, pays_up_to
 from orchestrator.analysis.statistics.bootstrap import finite, median_interval

@@ -11,10 +11,11 @@ from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.compare import prices
 from orchestrator.analysis.groups.curves import Curve, curves
 from orchestrator.analysis.groups.grouping import Final, SeedGroup, final_returns, groups
-from orchestrator.analysis.groups.summary import Prices, SpeedSummary, speeds
+from orchestrator.analysis.groups.speeds import SpeedSummary, speeds
 from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.verdict.fairness import FairnessCheck, audit
 from orchestrator.analysis.verdict.leaders import TaskAnswer, answers
+from orchestrator.analysis.verdict.run_cost import Prices
 from orchestrator.analysis.verdict.thresholds import TimeToThreshold, times_to_threshold
 from orchestrator.rundir import SweepDir
 

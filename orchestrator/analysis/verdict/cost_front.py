@@ -10,8 +10,8 @@ from itertools import accumulate
 
 from orchestrator.analysis.groups.comparability import classes
 from orchestrator.analysis.groups.grouping import Final, known
-from orchestrator.analysis.groups.summary import Prices, dollars_of
 from orchestrator.analysis.statistics.bootstrap import middle
+from orchestrator.analysis.verdict.run_cost import Prices, median_dollars
 from orchestrator.analysis.verdict.thresholds import TimeToThreshold
 
 # Costs that differ by no more than this count as equal.
@@ -86,9 +86,7 @@ def _costed(final: Final, prices: Prices) -> Costed | None:
     seconds = middle(known(rows, "wall_time"))
     if not seconds:
         return None
-    return Costed(
-        final, seconds, middle([cost for row in rows if (cost := dollars_of(row, prices)) is not None])
-    )
+    return Costed(final, seconds, median_dollars(rows, prices))
 
 
 def with_front(found: CostClass) -> CostClass:

@@ -20,8 +20,7 @@ from orchestrator.analysis.groups.comparability import (
     span,
 )
 from orchestrator.analysis.groups.grouping import Final, SeedGroup
-from orchestrator.analysis.groups.speed_drift import FEWEST_RUNS, drift_of
-from orchestrator.analysis.groups.summary import machine
+from orchestrator.analysis.groups.speeds import FEWEST_RUNS, drift_of, machine
 from orchestrator.analysis.groups.variants import names
 from orchestrator.analysis.run_table import INTERVAL
 from orchestrator.analysis.statistics.bootstrap import middle

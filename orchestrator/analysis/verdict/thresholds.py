@@ -17,8 +17,8 @@ from orchestrator.analysis.groups.curves import (
     series_of,
 )
 from orchestrator.analysis.groups.grouping import Final, SeedGroup
-from orchestrator.analysis.groups.summary import HOUR_S, Prices
 from orchestrator.analysis.statistics.bootstrap import middle
+from orchestrator.analysis.verdict.run_cost import HOUR_S, Prices
 
 # The part of the way from the first return of the task to the best group's final one.
 USUAL_PART = 0.9

@@ -25,8 +25,8 @@ class Partitions:
     cores: Mapping[str, int] = field(default_factory=dict)
 
 
-def missing(profile: Profile, options: Sequence[str]) -> Iterator[Concern]:
-    """Yield the keys that jobs of the profile need and that are empty."""
+def empty_required_keys(profile: Profile, options: Sequence[str]) -> Iterator[Concern]:
+    """Refuse a profile in which a key of its `require` is empty, unless an option or a variable has it."""
     typed = {option.removeprefix("--").partition("=")[0] for option in options}
     for needed in profile.require:
         keys = needed.split(" or ")
@@ -43,7 +43,7 @@ def missing(profile: Profile, options: Sequence[str]) -> Iterator[Concern]:
 
 def concerns(plan: Plan, profile: Profile, options: Sequence[str], there: Partitions) -> tuple[Concern, ...]:
     """Return all warnings about a plan, without repetition."""
-    found: list[Concern] = list(missing(profile, options))
+    found: list[Concern] = list(empty_required_keys(profile, options))
     found += idle_gpus(plan, profile)
     if is_exclusive(profile, options):
         found += _idle_cores(plan.arrays, there)

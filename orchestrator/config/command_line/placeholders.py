@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from orchestrator.config.command_line.command import shell_code_at
-from orchestrator.config.command_line.shell_code import COMMENT, DOCUMENT, UNKNOWN, quotation_at
+from orchestrator.config.command_line.shell_quoting import COMMENT, DOCUMENT, UNKNOWN, quotation_at
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Value
 

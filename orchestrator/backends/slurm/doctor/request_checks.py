@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from orchestrator.backends.slurm.concerns import is_exclusive, missing
+from orchestrator.backends.slurm.concerns import empty_required_keys, is_exclusive
 from orchestrator.backends.slurm.doctor.cluster_facts import Association, NodeGroup, Partition, Qos, Site
 from orchestrator.backends.slurm.parse import partition_names, time_limit
 from orchestrator.config.profiles import Profile, place_of
@@ -92,7 +92,7 @@ def nodes(site: Site) -> Finding:
 def filled_in(site: Site) -> Finding:
     """Check that the profile sets the keys that it requires."""
     name, profile = "Filled in", site.asking
-    if empty := list(missing(profile, ())):
+    if empty := list(empty_required_keys(profile, ())):
         return problem(name, "; ".join(one.text for one in empty), f"fill them in, in {place_of(profile)}")
     if not profile.require:
         return ok(name, "the profile names no key that jobs cannot do without (`require`)")

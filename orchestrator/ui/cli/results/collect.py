@@ -64,14 +64,8 @@ def collect(
         from orchestrator.analysis.collect import read_others, write
         from orchestrator.analysis.compare import table, target_comparisons
         from orchestrator.analysis.groups.grouping import final_returns, groups
-        from orchestrator.analysis.groups.summary import (
-            provisional,
-            returns_lacking,
-            single_values,
-            summary_json,
-            summary_table,
-            unranked,
-        )
+        from orchestrator.analysis.groups.limits import lacking_returns, provisional, single_values, unranked
+        from orchestrator.analysis.groups.summary import summary_json, summary_table
         from orchestrator.analysis.statistics.significance import ONE_LOOK
         from orchestrator.analysis.verdict.fairness import SPEED, audit
         from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
@@ -95,7 +89,7 @@ def collect(
             found_answers = answers(finals)
             limits = [
                 *unranked(finals),
-                *returns_lacking(collected, compared_groups),
+                *lacking_returns(collected, compared_groups),
                 *single_values(compared_groups),
                 *collected.warnings,
             ]

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.groups.grouping import Final, final_returns, groups
-from orchestrator.analysis.groups.summary import Prices
 from orchestrator.analysis.run_table import RunReading
 from orchestrator.analysis.statistics.significance import chances_to_win, wins
 from orchestrator.analysis.verdict.cost_front import CostClass, cost_classes
 from orchestrator.analysis.verdict.evidence import evidence
 from orchestrator.analysis.verdict.key_effects import key_effects, keys_without_effect
 from orchestrator.analysis.verdict.leaders import answers
+from orchestrator.analysis.verdict.run_cost import Prices
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow, Row
 from tests.simulated import EVAL, of_readings, simulated

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from benchmarks.synthetic import COLLECTION, EVAL, create_sweep, finish, matrix_runs
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.groups.grouping import groups
-from orchestrator.analysis.groups.summary import SINGLE, SINGLE_IN_TRAINING, single_values
+from orchestrator.analysis.groups.limits import SINGLE, SINGLE_IN_TRAINING, single_values
 from orchestrator.analysis.run_table import RunReading
 from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
 from orchestrator.api import Launched

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.groups.grouping import SeedGroup
-from orchestrator.analysis.groups.speed_drift import drift_of
+from orchestrator.analysis.groups.speeds import drift_of
 
 
 def groups(algorithms: int, seeds: int, factor: Callable[[float], float], seed: int = 0) -> list[SeedGroup]:

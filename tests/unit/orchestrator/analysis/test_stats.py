@@ -24,7 +24,9 @@ from benchmarks.synthetic import (
 from orchestrator.analysis.collect import Collected, collect
 from orchestrator.analysis.groups.curves import curves, on_common_frames
 from orchestrator.analysis.groups.grouping import HUES, final_returns, groups
-from orchestrator.analysis.groups.summary import provisional, speeds, summary_table, warnings
+from orchestrator.analysis.groups.limits import provisional, warnings
+from orchestrator.analysis.groups.speeds import speeds
+from orchestrator.analysis.groups.summary import summary_table
 from orchestrator.analysis.report.sections.costs.speed import speed_table
 from orchestrator.analysis.report.sections.returns.groups import group_table
 from orchestrator.analysis.statistics.bootstrap import (

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from orchestrator.analysis.groups.curves import curves
 from orchestrator.analysis.groups.grouping import groups
-from orchestrator.analysis.groups.summary import speeds
+from orchestrator.analysis.groups.speeds import speeds
 from orchestrator.analysis.report.drawing.plotting import BARS, LIGHT, from_zero_or_log, logarithmic, picture
 from orchestrator.analysis.report.sections.costs.speed import speed_pictures
 from orchestrator.analysis.report.sections.returns.final import final_pictures

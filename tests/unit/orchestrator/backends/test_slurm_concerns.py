@@ -9,7 +9,7 @@ import pytest
 from orchestrator.backends.slurm.concerns import (
     Partitions,
     concerns,
-    missing,
+    empty_required_keys,
     node_cores,
     time_limits,
 )
@@ -89,24 +89,24 @@ def test_a_time_limit_that_no_partition_allows(named: str, text: str | None) -> 
 def test_what_a_profile_needs_and_lacks_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SBATCH_ACCOUNT", raising=False)
     profile = replace(PROFILE, require=("account", "setup or modules"))
-    assert [one.text.partition(",")[0] for one in missing(profile, ())] == [
+    assert [one.text.partition(",")[0] for one in empty_required_keys(profile, ())] == [
         "here: account is empty",
         "here: setup or modules is empty",
     ]
-    assert all(one.blocks for one in missing(profile, ()))
+    assert all(one.blocks for one in empty_required_keys(profile, ()))
     filled = replace(profile, account="abc", modules=("python",))
-    assert list(missing(filled, ())) == []
-    assert len(list(missing(profile, ["--account=abc"]))) == 1
+    assert list(empty_required_keys(filled, ())) == []
+    assert len(list(empty_required_keys(profile, ["--account=abc"]))) == 1
     monkeypatch.setenv("SBATCH_ACCOUNT", "abc")
-    assert len(list(missing(profile, ()))) == 1
+    assert len(list(empty_required_keys(profile, ()))) == 1
 
 
 @pytest.mark.parametrize("name", ["jean-zay-v100", "jean-zay-a100"])
 def test_profiles_to_be_filled_in_say_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SBATCH_ACCOUNT", raising=False)
     profile = find_profile(name)
-    assert len(list(missing(profile, ()))) == 2
-    assert list(missing(replace(profile, account="abc@v100", setup=("source x",)), ())) == []
+    assert len(list(empty_required_keys(profile, ()))) == 2
+    assert list(empty_required_keys(replace(profile, account="abc@v100", setup=("source x",)), ())) == []
 
 
 def test_the_fewest_cores_of_a_partitions_nodes() -> None:

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
 from orchestrator.analysis.groups.grouping import group_labels
-from orchestrator.analysis.groups.summary import SpeedSummary
+from orchestrator.analysis.groups.speeds import SpeedSummary
 from orchestrator.analysis.report.blocks import Gallery, Section, Text
 from orchestrator.analysis.report.data import MOST_DRAWN, ReportData
 from orchestrator.analysis.report.drawing import plotting

@@ -14,7 +14,7 @@ from orchestrator.analysis.cells import Cell, Table
 from orchestrator.analysis.groups.comparability import differences
 from orchestrator.analysis.groups.grouping import Final, SeedGroup, known
 from orchestrator.analysis.groups.improvement import against
-from orchestrator.analysis.groups.summary import Prices, dollars_of, single_values
+from orchestrator.analysis.groups.limits import single_values
 from orchestrator.analysis.groups.variants import Variant, names
 from orchestrator.analysis.report import web
 from orchestrator.analysis.report.blocks import Block, Html, Points, Section, Text
@@ -25,6 +25,7 @@ from orchestrator.analysis.statistics.significance import FEW_SEEDS, INTERVAL_SE
 from orchestrator.analysis.verdict.fairness import red_flags
 from orchestrator.analysis.verdict.leaders import TaskAnswer, no_overall
 from orchestrator.analysis.verdict.missing_seeds import Bounds, lead_holds, missing_seeds
+from orchestrator.analysis.verdict.run_cost import Prices, median_dollars
 from orchestrator.core.formatting import count, dollars, listed
 from orchestrator.core.types import RunState
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
@@ -253,7 +254,7 @@ def _facts(finals: Sequence[Final], prices: Prices) -> str:
     rows = [row for final in finals for row in final.group.counted()[0]]
     seeds = sum(len(final.values) for final in finals)
     speed = middle(known(rows, TRAINING) or known(rows, END_TO_END))
-    cost = middle([price for row in rows if (price := dollars_of(row, prices)) is not None])
+    cost = median_dollars(rows, prices)
     return " · ".join(
         [
             count(seeds, "seed" if len(finals) == 1 else "run"),

@@ -12,11 +12,11 @@ import numpy as np
 from orchestrator.analysis import cells
 from orchestrator.analysis.groups.curves import Curve
 from orchestrator.analysis.groups.grouping import HUES
-from orchestrator.analysis.groups.summary import Prices
 from orchestrator.analysis.report.drawing import plotting
 from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.statistics.bootstrap import middle
 from orchestrator.analysis.statistics.significance import Floats
+from orchestrator.analysis.verdict.run_cost import Prices
 
 # Values are whole numbers up to _TOP between the least and the greatest of their kind; _GAP is no value.
 _TOP = 65_534

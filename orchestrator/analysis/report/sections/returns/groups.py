@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
 from orchestrator.analysis.groups.grouping import Final, known
-from orchestrator.analysis.groups.summary import is_provisional
+from orchestrator.analysis.groups.speeds import is_provisional
 from orchestrator.analysis.report.blocks import Block, Section, Text
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.group_cells import THROUGHPUTS, end_to_end, places, provisional_note

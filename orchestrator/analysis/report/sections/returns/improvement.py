@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
 from orchestrator.analysis.groups.improvement import Improvement, standing
-from orchestrator.analysis.groups.summary import unranked
+from orchestrator.analysis.groups.limits import unranked
 from orchestrator.analysis.report.blocks import Block, Gallery, Points, Section, Text
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.drawing import plotting

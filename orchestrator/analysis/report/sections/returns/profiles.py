@@ -7,7 +7,7 @@ from itertools import count
 
 from matplotlib.figure import Figure
 
-from orchestrator.analysis.groups.summary import unranked
+from orchestrator.analysis.groups.limits import unranked
 from orchestrator.analysis.groups.variants import (
     PerformanceProfile,
     Profiles,

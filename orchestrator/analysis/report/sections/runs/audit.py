@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
-from orchestrator.analysis.groups.speed_drift import FEWEST_RUNS
+from orchestrator.analysis.groups.speeds import FEWEST_RUNS
 from orchestrator.analysis.report.blocks import Section, Text
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.verdict.fairness import FairnessCheck

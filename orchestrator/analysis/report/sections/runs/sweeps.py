@@ -11,7 +11,7 @@ from orchestrator.analysis.cells import Cell, Column, Table, text
 from orchestrator.analysis.compare import compare_by
 from orchestrator.analysis.compare.wording import verdict
 from orchestrator.analysis.groups.keys import SWEEP
-from orchestrator.analysis.groups.summary import hardware, machine
+from orchestrator.analysis.groups.speeds import hardware, machine
 from orchestrator.analysis.report.blocks import Block, Section, Text
 from orchestrator.analysis.report.comparison import comparison_blocks
 from orchestrator.analysis.report.data import ReportData

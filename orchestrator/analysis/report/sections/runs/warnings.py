@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.analysis.groups.summary import returns_lacking, warnings
+from orchestrator.analysis.groups.limits import lacking_returns, warnings
 from orchestrator.analysis.report.blocks import Points, Section
 from orchestrator.analysis.report.data import ReportData
 
@@ -11,7 +11,7 @@ _MOST_WARNINGS = 100
 
 def section(data: ReportData) -> Section | None:
     """Return the section; ``None`` if there is nothing to show."""
-    lacking = returns_lacking(data.collected, data.groups)
+    lacking = lacking_returns(data.collected, data.groups)
     found = [("", text) for text in (*lacking, *warnings(data.finals), *data.collected.warnings)]
     found += [("damaged:", text) for text in data.collected.problems]
     if not found:

@@ -1,6 +1,6 @@
-"""Tell how a shell reads a place in its code: within which quotes, as text, or unknown.
+"""Find the quotes of a shell around a place in its code.
 
-Only what can be told from the text with certainty is: what follows anything else is :data:`UNKNOWN`.
+Where the text alone leaves a doubt, and behind that, the answer is :data:`UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TOKENS = {
 
 
 def quotation_at(code: str, place: int) -> str:
-    """Return the quotation of this place: "", ' or ", or one of the names above."""
+    """Return the quotes around this place of a shell's code: "" for none, ' or ", or a name above."""
     quote, start = "", 0
     while token := _TOKENS[quote].search(code, start, place):
         start = token.end()

@@ -1,0 +1,118 @@
+"""Limits of what groups show: few seeds, provisional speeds, runs without a return, no ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.groups.comparability import UNRANKED, ReturnTerms, differences, mixed_code
+from orchestrator.analysis.groups.grouping import Final, Members, SeedGroup, diverged
+from orchestrator.analysis.groups.speeds import is_provisional
+from orchestrator.analysis.run_table import FINAL_MEASURE, FINAL_VALUES, LAST
+from orchestrator.analysis.statistics.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS
+from orchestrator.config.returns import is_evaluation
+from orchestrator.core.formatting import listed
+from orchestrator.planning.throughput.measure import PROVISIONAL
+from orchestrator.planning.without_return import without_return
+
+SINGLE = "the final return rests on a single evaluation, as runs have so few"
+SINGLE_IN_TRAINING = "the final return rests on a single return of training, as runs have so few"
+_MOST_NAMED = 8
+# What fewer seeds than these do not allow.
+_COVERAGE = "the 95 % intervals cover less than 95 %"
+_NO_VERDICT = f"fewer than {FEW_SEEDS} seeds, so there is no verdict"
+_LIMITS = {
+    INTERVAL_SEEDS: f"{_NO_VERDICT}, nor an interval below {INTERVAL_SEEDS}",
+    FEW_SEEDS: f"{_NO_VERDICT}, and {_COVERAGE}",
+    NOMINAL_SEEDS: f"fewer than {NOMINAL_SEEDS} seeds, so {_COVERAGE}",
+}
+
+
+def warnings(finals: Sequence[Final]) -> list[str]:
+    """Return the limits of the intervals, one line per kind, with the groups concerned."""
+    about: dict[str, list[str]] = {}
+    for final in finals:
+        for fewer, limit in _LIMITS.items():
+            if 0 < len(final.values) < fewer:
+                about.setdefault(limit, []).append(f"{final.group.label} (n={len(final.values)})")
+                break
+    for final in finals:
+        if final.note:
+            about.setdefault(final.note, []).append(final.group.label)
+    found = [f"{what}: {listed(labels, _MOST_NAMED)}" for what, labels in about.items()]
+    return [*unranked(finals), *found, *provisional([final.group for final in finals])]
+
+
+def provisional(found: Sequence[SeedGroup]) -> list[str]:
+    """Return a line that names the groups with provisional end-to-end throughput, if there are any."""
+    labels = [group.label for group in found if is_provisional(group.counted()[0])]
+    return [f"{PROVISIONAL}: {listed(labels, _MOST_NAMED)}"] if labels else []
+
+
+def single_values(found: Sequence[SeedGroup]) -> list[str]:
+    """Return lines that name the groups with final returns of one value, unless that was chosen."""
+    about: dict[str, list[str]] = {}
+    for group in found:
+        if limit := single_value(group):
+            about.setdefault(limit, []).append(group.label)
+    return [f"{limit}: {listed(labels, _MOST_NAMED)}" for limit, labels in about.items()]
+
+
+def single_value(members: Members) -> str:
+    """Return the limit if a final return of these runs is one value, empty if none is or that was chosen."""
+    single = [
+        row["return_metric"] or ""
+        for row in members.counted()[0]
+        if row.get(FINAL_VALUES) == 1 and row[FINAL_MEASURE] != LAST
+    ]
+    if not single:
+        return ""
+    return SINGLE if any(map(is_evaluation, single)) else SINGLE_IN_TRAINING
+
+
+def lacking_returns(collected: Collected, found: Sequence[SeedGroup]) -> list[str]:
+    """Return a line for each trainer with finished runs without a return, and one for runs that diverged."""
+    lacking: dict[str | None, list[tuple[str, str]]] = {}
+    ended: dict[str, list[str]] = {}
+    for group in found:
+        rows = group.counted()[0]
+        for row in rows:
+            if row["return_metric"] is None:
+                lacking.setdefault(row["trainer"], []).append((row["sweep"], row["run_id"]))
+        for metric in {row["return_metric"]: 0 for row in rows if diverged(row)}:
+            number = sum(diverged(row) and row["return_metric"] == metric for row in rows)
+            ended.setdefault(metric, []).append(f"{number} of {group.label}")
+    return [
+        *(without_return(len(runs), trainer, _logged(collected, runs)) for trainer, runs in lacking.items()),
+        *(
+            f"the last value of {metric} is not finite, so these runs diverged: {listed(who, _MOST_NAMED)}"
+            for metric, who in ended.items()
+        ),
+    ]
+
+
+def _logged(collected: Collected, runs: Sequence[tuple[str, str]]) -> list[str]:
+    own = pl.DataFrame(runs, schema={"sweep": pl.String, "run_id": pl.String}, orient="row")
+    logged = collected.metrics.join(own, on=["sweep", "run_id"], how="semi")
+    return list(logged["name"].unique())
+
+
+def unranked(finals: Sequence[Final]) -> list[str]:
+    """Return task by task why final returns are not ranked.
+
+    First come the groups that average results of different code.
+    """
+    panels: dict[str, list[tuple[str, ReturnTerms]]] = {}
+    for final in finals:
+        if final.estimate is not None:
+            panels.setdefault(final.group.task, []).append((final.group.label, final.terms))
+    return [
+        *mixed_code([named for panel in panels.values() for named in panel]),
+        *(
+            f"{UNRANKED}, {task or 'all runs'}: {text}"
+            for task, panel in panels.items()
+            for text in differences(panel)
+        ),
+    ]
