@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import glob
 import json
+import math
 import os
 import pwd
 import re
@@ -20,10 +21,19 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from orchestrator.core.formats import stamp
+from orchestrator.core.records import plain
+from orchestrator.ui.monitor.snapshot import (
+    Disk,
+    Gpu,
+    MachineLoad,
+    MonitorSnapshot,
+    Quota,
+    TensorBoardState,
+)
 from orchestrator.ui.monitor.tree import WatchedTree
 
 _QUOTA_EVERY_S = 120
@@ -48,18 +58,18 @@ class Machine:
         if self._ticks is not None:
             time.sleep(0.2)  # for a first difference
 
-    def look(self) -> dict[str, Any]:
+    def look(self) -> MachineLoad:
         """Return the machine's load and its file system."""
         memory = _memory()
-        return {
-            "cores": os.cpu_count(),
-            "cpu": self._busy(),
-            "load": os.getloadavg()[0],
-            "memory_total": memory.get("MemTotal"),
-            "memory_free": memory.get("MemAvailable"),
-            "gpus": self._gpus(),
-            "disk": self._disk(),
-        }
+        return MachineLoad(
+            os.cpu_count(),
+            self._busy(),
+            os.getloadavg()[0],
+            memory.get("MemTotal"),
+            memory.get("MemAvailable"),
+            self._gpus(),
+            self._disk(),
+        )
 
     def _busy(self) -> float | None:
         """Percent of all cores since the last look."""
@@ -68,21 +78,22 @@ class Machine:
             return None
         return 100.0 * (1 - (self._ticks[1] - before[1]) / (self._ticks[0] - before[0]))
 
-    def _gpus(self) -> str:
+    def _gpus(self) -> tuple[Gpu, ...]:
         if self._smi is None:
-            return ""
-        return _output([self._smi, f"--query-gpu={_GPU_FIELDS}", "--format=csv,noheader,nounits"])
+            return ()
+        return parse_gpus(_output([self._smi, f"--query-gpu={_GPU_FIELDS}", "--format=csv,noheader,nounits"]))
 
-    def _disk(self) -> dict[str, Any]:
+    def _disk(self) -> Disk:
         seen = os.statvfs(self._tree)
-        return {
-            "total": seen.f_blocks * seen.f_frsize,
-            "free": seen.f_bavail * seen.f_frsize,
-            "files": seen.f_files,
-            "files_free": seen.f_favail,
-            "mount": self._mount,
-            "quota": self._ask_quota(),
-        }
+        places = [self._mount.get(key, "") for key in ("source", "point")]
+        return Disk(
+            seen.f_blocks * seen.f_frsize,
+            seen.f_bavail * seen.f_frsize,
+            seen.f_files,
+            seen.f_favail,
+            places[1],
+            parse_quota(self._ask_quota(), places),
+        )
 
     def _ask_quota(self) -> str:
         """Return the output of the file system's own program about the user's quota."""
@@ -108,18 +119,18 @@ class TensorBoard:
         self._port: int | None = None
         self._started, self._closed, self._lock = 0.0, False, threading.RLock()
 
-    def look(self, has_events: bool) -> dict[str, Any]:
+    def look(self, has_events: bool) -> TensorBoardState:
         """Return its state; start one if there are events to show."""
         if self._process is None or self._process.poll() is not None:
             found = _found_tensorboard(self._tree)
             if found is not None:
-                return {"state": "serving", "port": found, "ours": False}
+                return TensorBoardState("serving", found)
         if self._process is None:
-            return self._start() if has_events else {"state": "waiting"}
+            return self._start() if has_events else TensorBoardState("waiting")
         if self._process.poll() is None:
             if self._port is not None and _listens(self._port):
-                return {"state": "serving", "port": self._port, "ours": True}
-            return {"state": "starting"}
+                return TensorBoardState("serving", self._port, ours=True)
+            return TensorBoardState("starting")
         return self._after_end()
 
     def close(self) -> None:
@@ -137,14 +148,14 @@ class TensorBoard:
                 except OSError:
                     return
 
-    def _start(self) -> dict[str, Any]:
+    def _start(self) -> TensorBoardState:
         if not self._commands:
-            return {"state": "absent"}
+            return TensorBoardState("absent")
         options = ["--logdir", self._tree, "--host", "127.0.0.1", "--port", "0"]
         self._said, self._port, self._started = [], None, time.monotonic()
         with self._lock:
             if self._closed:
-                return {"state": "waiting"}
+                return TensorBoardState("waiting")
             try:
                 self._process = subprocess.Popen(
                     [*self._commands[0], *options],
@@ -159,9 +170,9 @@ class TensorBoard:
                 del self._commands[0]
                 return self._start()
         threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
-        return {"state": "starting"}
+        return TensorBoardState("starting")
 
-    def _after_end(self) -> dict[str, Any]:
+    def _after_end(self) -> TensorBoardState:
         """Handle an ended TensorBoard: try the next Python, or start it again later."""
         assert self._process is not None
         said = b"".join(self._said)
@@ -172,7 +183,7 @@ class TensorBoard:
         if time.monotonic() - self._started > _AGAIN_S:
             self._process = None
         words = said.decode(errors="replace").strip().split("\n")[-1]
-        return {"state": "failed", "message": words[:300]}
+        return TensorBoardState("failed", message=words[:300])
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
@@ -195,12 +206,13 @@ def main() -> None:
     results, machine = WatchedTree(Path(tree)), Machine(tree)
     while asked.acquire():
         began, now = time.monotonic(), time.time()
-        seen = {**stamp(), "time": now, "host": socket.gethostname(), "tree": tree}
-        seen |= results.look(now, config["rows"])
-        seen["machine"] = machine.look()
-        seen["tensorboard"] = board.look(results.has_events) if commands else None
-        seen["seconds"] = time.monotonic() - began
-        _answer(seen)
+        sweeps, runs = results.look(now, config["rows"])
+        load = machine.look()
+        seen = board.look(results.has_events) if commands else None
+        seconds = time.monotonic() - began
+        snapshot = MonitorSnapshot(now, socket.gethostname(), tree, seconds, sweeps, runs, load, seen)
+        sys.stdout.write(json.dumps({**stamp(), **plain(snapshot)}) + "\n")
+        sys.stdout.flush()
 
 
 class _Requests:
@@ -233,11 +245,6 @@ class _Requests:
     def _leave(self) -> None:
         self._board.close()
         os._exit(0)
-
-
-def _answer(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value) + "\n")
-    sys.stdout.flush()
 
 
 def _ticks() -> tuple[int, int] | None:
@@ -274,6 +281,52 @@ def _mount(path: str) -> dict[str, str]:
     except (OSError, ValueError):
         pass
     return best
+
+
+def parse_gpus(text: str) -> tuple[Gpu, ...]:
+    """Parse nvidia-smi's lines: index, name, utilisation in percent, memory and total memory in MiB."""
+    found = []
+    for line in text.splitlines():
+        parts = [part.strip() for part in line.split(",")]
+        if len(parts) == 5 and parts[0].isdigit():
+            busy, used, total = (_figure(part) for part in parts[2:])
+            found.append(Gpu(parts[0], parts[1], busy, _mebibytes(used), _mebibytes(total)))
+    return tuple(found)
+
+
+def parse_quota(text: str, places: Sequence[str]) -> Quota | None:
+    """Parse the output of `quota -w -p` or `lfs quota -q` for one of these places (a device, a mount point).
+
+    Both print, after the place: kilobytes, quota, limit, grace, and the same for files. A star marks excess.
+    """
+    words = text.split()
+    for at, word in enumerate(words):
+        if word in places:
+            figures = [_figure(figure.rstrip("*")) for figure in words[at + 1 : at + 8]]
+            if len(figures) < 7:
+                return None
+            used, soft, hard, _, files, files_soft, files_hard = figures
+            if used is not None and files is not None:
+                limit = _limit(soft, hard)
+                return Quota(used * 1024, limit and limit * 1024, files, _limit(files_soft, files_hard))
+    return None
+
+
+def _limit(soft: float | None, hard: float | None) -> float | None:
+    """Return the lower of two limits; 0 is none."""
+    return min((one for one in (soft, hard) if one), default=None)
+
+
+def _figure(text: str) -> float | None:
+    try:
+        figure = float(text)
+    except ValueError:
+        return None
+    return figure if math.isfinite(figure) else None
+
+
+def _mebibytes(figure: float | None) -> float | None:
+    return None if figure is None else figure * (1 << 20)
 
 
 def _user() -> str:

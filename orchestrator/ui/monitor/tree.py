@@ -16,6 +16,7 @@ from orchestrator.rundir.attempts.metrics import last_metrics
 from orchestrator.rundir.copy_origin import read_copy
 from orchestrator.status.survey import RunStatus, Survey, survey
 from orchestrator.status.synced_copy import look_at_copy
+from orchestrator.ui.monitor.snapshot import MonitoredRun, MonitoredSweep
 
 # Failed runs that are always among the rows.
 _FAILURES = 3
@@ -47,7 +48,7 @@ class WatchedTree:
         self._searching: Iterator[AttemptDir] = iter(())
         self.has_events = False
 
-    def look(self, now: float, limit: int) -> dict[str, Any]:
+    def look(self, now: float, limit: int) -> tuple[tuple[MonitoredSweep, ...], tuple[MonitoredRun, ...]]:
         """Return all sweeps, the ``limit`` most urgent runs, and a few failures more."""
         found = [self._sweeps.setdefault(one.name, WatchedSweep(one)) for one in sweeps(self._path)]
         for sweep in found:
@@ -55,10 +56,8 @@ class WatchedTree:
         self.has_events = self.has_events or self._finds_events(found)
         rows = sorted(chain.from_iterable(sweep.rows() for sweep in found), key=lambda row: row.urgency)
         failed = [row for row in rows[limit:] if row.urgency[0] == URGENT_FIRST.index(RunState.FAILED)]
-        return {
-            "sweeps": [sweep.summary() for sweep in found],
-            "rows": [row.sweep.details(row.run) for row in (*rows[:limit], *failed[:_FAILURES])],
-        }
+        shown = (*rows[:limit], *failed[:_FAILURES])
+        return tuple(sweep.summary() for sweep in found), tuple(row.sweep.details(row.run) for row in shown)
 
     def _finds_events(self, found: Sequence[WatchedSweep]) -> bool:
         """Continue the search, or begin it again."""
@@ -107,33 +106,43 @@ class WatchedSweep:
             for number in range(1, self.seen.statuses[row.run_id].attempt + 1):
                 yield self._dir.run_to_read(row.run_id).attempt(number)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> MonitoredSweep:
         """Return the latest grid's runs by state, their speed together, and the time to go."""
         in_grid = [self.seen.statuses[row.run_id] for row in self.seen.rows if row.in_grid]
-        running = [one.end_to_end_fps or 0.0 for one in in_grid if one.state is RunState.RUNNING]
-        return {
-            "name": self._dir.name,
-            "counts": {state.value: count for state, count in self.seen.counts().items()},
-            "end_to_end_fps": sum(running),
-            "eta": sweep_eta(self.seen),
-            "since": max((one.since or 0.0 for one in in_grid), default=0.0),
-            "notes": [*filter(None, [self.problem]), *self.seen.remarks],
-        }
+        running = [status.end_to_end_fps or 0.0 for status in in_grid if status.state is RunState.RUNNING]
+        return MonitoredSweep(
+            name=self._dir.name,
+            counts=self.seen.counts(),
+            end_to_end_fps=sum(running),
+            eta=sweep_eta(self.seen),
+            since=max((status.since or 0.0 for status in in_grid), default=0.0),
+            notes=(*filter(None, [self.problem]), *self.seen.remarks),
+        )
 
-    def details(self, row: IndexRow) -> dict[str, Any]:
-        """Return a run as `status --json` has it, with what its folder shows."""
+    def details(self, row: IndexRow) -> MonitoredRun:
+        """Return a run's state, and what its folder shows."""
         status = self.seen.statuses[row.run_id]
-        return {
-            **self.seen.record(row),
-            "sweep": self._dir.name,
-            "label": self._label(row.point),
-            "why": status.why,
-            "host": self._hosts.get(status.token or "", ""),
-            **self._in_folder(status),
-        }
+        checkpoint, memory = self._in_folder(status)
+        return MonitoredRun(
+            sweep=self._dir.name,
+            run_id=row.run_id,
+            label=self._label(row.point),
+            state=status.state,
+            frames=status.frames,
+            total=status.total,
+            end_to_end_fps=status.end_to_end_fps,
+            value=status.value,
+            since=status.since or 0.0,
+            why=status.why,
+            host=self._hosts.get(status.token or "", ""),
+            checkpoint_frames=checkpoint.get("frames"),
+            checkpoint_time=checkpoint.get("time"),
+            memory_mb=memory,
+            eta=status.eta,
+        )
 
-    def _in_folder(self, status: RunStatus) -> dict[str, Any]:
-        """Return what the run's folder shows; nothing of one that cannot be read."""
+    def _in_folder(self, status: RunStatus) -> tuple[Mapping[str, float], float | None]:
+        """Return the run's newest checkpoint and its memory; nothing of a folder that cannot be read."""
         checkpoint = memory = None
         try:
             run = self._dir.run_to_read(status.run_id)
@@ -144,7 +153,7 @@ class WatchedSweep:
                 memory = last_metrics(run.attempt(status.attempt).metrics).get(_MEMORY)
         except (OrchestrateError, OSError):
             pass
-        return {"checkpoint": checkpoint, "memory_mb": memory}
+        return checkpoint or {}, memory
 
 
 def _has_events(attempt: AttemptDir) -> bool:

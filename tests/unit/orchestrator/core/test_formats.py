@@ -47,8 +47,8 @@ def test_a_worker_and_the_monitor_go_on_without_a_later_entry(results: Path) -> 
     decisions = Decisions(sweep, 1)
     decisions.refresh()
     assert decisions.last == 2
-    (seen,) = WatchedTree(results).look(time.time(), 9)["sweeps"]
-    assert "found format" in str(seen["notes"])
+    (seen,), _ = WatchedTree(results).look(time.time(), 9)
+    assert "found format" in str(seen.notes)
 
 
 def test_an_entry_of_an_earlier_version_names_that_version(results: Path) -> None:

@@ -31,15 +31,14 @@ from orchestrator.rundir.records.journal import CLAIMED, ENDED, EXITED, PROGRESS
 from orchestrator.ui.cli.watch.monitor import screen
 from orchestrator.ui.monitor import ConnectionState, MonitorSnapshot, wording
 from orchestrator.ui.monitor.connection import tensorboard_commands
-from orchestrator.ui.monitor.probe import TensorBoard
+from orchestrator.ui.monitor.probe import TensorBoard, parse_gpus, parse_quota
 from orchestrator.ui.monitor.remote_program import PROBE
 from orchestrator.ui.monitor.snapshot import (
     DamagedSnapshotError,
     Disk,
+    MonitoredSweep,
     Quota,
     TensorBoardState,
-    parse_gpus,
-    parse_quota,
     parse_snapshot,
 )
 from orchestrator.ui.monitor.tree import WatchedTree
@@ -63,7 +62,11 @@ def journal(sweep: SweepDir, token: str, *events: Event, holder: Holder = ELSEWH
 
 
 def states(tree: WatchedTree, now: float = NOW) -> dict[str, str]:
-    return {row["run_id"]: row["state"] for row in tree.look(now, 50)["rows"]}
+    return {row.run_id: row.state.value for row in tree.look(now, 50)[1]}
+
+
+def counts(sweep: MonitoredSweep) -> dict[str, int]:
+    return {state.value: number for state, number in sweep.counts.items()}
 
 
 def told(run_id: str, frames: int, at: float = NOW - 5) -> Event:
@@ -76,12 +79,12 @@ def test_the_states_are_those_that_status_shows(sweep: SweepDir) -> None:
     assert work(sweep, slots=2) == 0
     tree = WatchedTree(sweep.results)
     seen = look_here(sweep)
-    first = tree.look(time.time(), 50)
-    assert first["sweeps"][0]["counts"] == {"done": 6}
-    assert {row["run_id"]: (row["state"], row["frames"], row["value"]) for row in first["rows"]} == {
-        run_id: (status.state.value, status.frames, status.value) for run_id, status in seen.statuses.items()
+    sweeps, rows = tree.look(time.time(), 50)
+    assert counts(sweeps[0]) == {"done": 6}
+    assert {row.run_id: (row.state, row.frames, row.value) for row in rows} == {
+        run_id: (status.state, status.frames, status.value) for run_id, status in seen.statuses.items()
     }
-    newest = {row["run_id"]: row["checkpoint"]["frames"] for row in first["rows"]}
+    newest = {row.run_id: row.checkpoint_frames for row in rows}
     assert newest == {run_id: sweep.run(run_id).checkpoints()[0].frames for run_id in sweep.run_ids()}
 
 
@@ -94,11 +97,11 @@ def test_a_journal_is_read_on_where_it_grew(sweep: SweepDir) -> None:
     with open(path, "ab") as file:
         file.write(whole[:20])  # under way
         file.flush()
-        assert tree.look(NOW, 50)["rows"][0]["frames"] == 10
+        assert tree.look(NOW, 50)[1][0].frames == 10
         file.write(whole[20:] + Event(CLAIMED, NOW - 2, two, 1).to_line())
-    rows = tree.look(NOW, 50)["rows"]
-    assert {row["run_id"]: row["frames"] for row in rows} == {one: 20, two: None}
-    assert tree.look(NOW, 50)["sweeps"][0]["notes"] == []
+    rows = tree.look(NOW, 50)[1]
+    assert {row.run_id: row.frames for row in rows} == {one: 20, two: None}
+    assert tree.look(NOW, 50)[0][0].notes == ()
 
 
 def test_journals_that_were_folded_tell_the_same(sweep: SweepDir) -> None:
@@ -109,7 +112,7 @@ def test_journals_that_were_folded_tell_the_same(sweep: SweepDir) -> None:
     before = tree.look(NOW, 50)
     sweep.compact_journals(sweep.read_journals())
     assert tree.look(NOW, 50) == before == WatchedTree(sweep.results).look(NOW, 50)
-    assert before["rows"][0]["why"] == "code error: boom"
+    assert before[1][0].why == "code error: boom"
 
 
 def test_compaction_undoes_no_decision_and_counts_no_damage_twice(sweep: SweepDir) -> None:
@@ -120,12 +123,12 @@ def test_compaction_undoes_no_decision_and_counts_no_damage_twice(sweep: SweepDi
     tree = WatchedTree(sweep.results)
     enter(sweep, "retry", {"runs": {one: 1, two: 1}})
     (sweep.path / "ledger" / "0009.json").write_text("{")
-    before = tree.look(NOW, 50)["sweeps"]
-    assert before[0]["counts"] == {"pending": 6}
-    assert "0009.json: is not valid JSON" in str(before[0]["notes"])
+    before = tree.look(NOW, 50)[0]
+    assert counts(before[0]) == {"pending": 6}
+    assert "0009.json: is not valid JSON" in str(before[0].notes)
     for log in sweep.read_journals():
         sweep.compact_journals([log])
-        assert tree.look(NOW, 50)["sweeps"] == before
+        assert tree.look(NOW, 50)[0] == before
 
 
 def test_silence_is_stalled_and_a_worker_that_left_is_proof(sweep: SweepDir) -> None:
@@ -147,18 +150,18 @@ def test_what_people_decided_counts(sweep: SweepDir) -> None:
     failed = Event(ENDED, NOW - 20, one, 1, {"outcome": "failed"})
     journal(sweep, "0001-0001", Event(CLAIMED, NOW - 50, one, 1), failed, Event(CLAIMED, NOW - 9, two, 1))
     tree = WatchedTree(sweep.results)
-    assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"failed": 1, "running": 1, "pending": 4}
+    assert counts(tree.look(NOW, 50)[0][0]) == {"failed": 1, "running": 1, "pending": 4}
     enter(sweep, "retry", {"runs": {one: 1}})
     enter(sweep, "cancel", {"runs": {two: 1}})
-    assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"pending": 5, "cancelled": 1}
+    assert counts(tree.look(NOW, 50)[0][0]) == {"pending": 5, "cancelled": 1}
     submit(sweep)
     enter(sweep, "found", {"runs": {two: {"attempt": 1, "frames": 9}}})
-    assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"queued": 5, "done": 1}
+    assert counts(tree.look(NOW, 50)[0][0]) == {"queued": 5, "done": 1}
     enter(sweep, "lost", {"runs": {two: 1}})
     enter(sweep, "retry", {"runs": {two: 1}})
     enter(sweep, "ended", {"runs": {one: {"attempt": 2, "message": "node lost"}}})
-    assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"pending": 1, "queued": 4, "failed": 1}
-    assert tree.look(NOW, 50)["sweeps"][0]["notes"] == []
+    assert counts(tree.look(NOW, 50)[0][0]) == {"pending": 1, "queued": 4, "failed": 1}
+    assert tree.look(NOW, 50)[0][0].notes == ()
 
 
 def test_few_rows_are_those_that_matter_and_failures_are_never_lost(sweep: SweepDir) -> None:
@@ -166,8 +169,8 @@ def test_few_rows_are_those_that_matter_and_failures_are_never_lost(sweep: Sweep
     events = [Event(CLAIMED, NOW - 50, run_id, 1) for run_id in ids]
     end = Event(ENDED, NOW - 40, ids[0], 1, {"outcome": "failed", "message": "boom"})
     journal(sweep, "0001-0001", *events, end, *(told(run_id, 10) for run_id in ids[1:]))
-    rows = WatchedTree(sweep.results).look(NOW, 2)["rows"]
-    assert [row["state"] for row in rows] == ["running", "running", "failed"]
+    rows = WatchedTree(sweep.results).look(NOW, 2)[1]
+    assert [row.state.value for row in rows] == ["running", "running", "failed"]
 
 
 def test_damage_is_counted_and_harms_nothing(sweep: SweepDir) -> None:
@@ -177,9 +180,9 @@ def test_damage_is_counted_and_harms_nothing(sweep: SweepDir) -> None:
     with open(path, "ab") as file:
         file.write(b"\xff\xfe\n[]\n{}\n" + json.dumps(hostile).encode() + b"\n")
     (sweep.path / "ledger" / "0009.json").write_text("nothing")
-    seen = WatchedTree(sweep.results).look(NOW, 50)
-    assert [row["run_id"] for row in seen["rows"]] == [one]
-    (note,) = seen["sweeps"][0]["notes"]
+    sweeps, rows = WatchedTree(sweep.results).look(NOW, 50)
+    assert [row.run_id for row in rows] == [one]
+    (note,) = sweeps[0].notes
     assert note.endswith("3 lines of journal 0001-0001.jsonl")
 
 
@@ -187,9 +190,9 @@ def test_a_sweep_that_cannot_be_read_takes_no_other_away(sweep: SweepDir) -> Non
     other = make_sweep(sweep.results, count_runs(sweep.results, 1), name="other")
     journal(other, "0001-0001", Event(CLAIMED, NOW - 50, other.run_ids()[0], 1))
     (sweep.path / "index.tsv").write_bytes(b"nothing")
-    looked = WatchedTree(sweep.results).look(NOW, 50)
-    assert [row["sweep"] for row in looked["rows"]] == ["other"]
-    assert [bool(one["notes"]) for one in looked["sweeps"]] == [False, True]
+    sweeps, rows = WatchedTree(sweep.results).look(NOW, 50)
+    assert [row.sweep for row in rows] == ["other"]
+    assert [bool(one.notes) for one in sweeps] == [False, True]
 
 
 def test_a_run_s_folder_that_cannot_be_read_takes_no_other_run_away(sweep: SweepDir) -> None:
@@ -201,8 +204,8 @@ def test_a_run_s_folder_that_cannot_be_read_takes_no_other_run_away(sweep: Sweep
     sweep.run(two).attempt(1).path.chmod(0o400)  # its names can be read, and nothing more
     code = (
         "from pathlib import Path; from orchestrator.ui.monitor.tree import WatchedTree; import json, sys;"
-        "tree = WatchedTree(Path(sys.argv[1])); rows = tree.look(0.0, 50)['rows'];"
-        "print(json.dumps([tree.has_events, {row['run_id']: row['checkpoint'] for row in rows}]))"
+        "tree = WatchedTree(Path(sys.argv[1])); _, rows = tree.look(0.0, 50);"
+        "print(json.dumps([tree.has_events, {row.run_id: row.checkpoint_frames for row in rows}]))"
     )
     as_any_user = ["setpriv", "--bounding-set=-all"] if os.geteuid() == 0 else []
     command = [*as_any_user, sys.executable, "-c", code, str(sweep.results)]
@@ -272,7 +275,7 @@ def test_a_probe_that_nobody_asks_ends_with_all_it_started(sweep: SweepDir, tmp_
     started = tmp_path / "pid"
     board = ["sh", "-c", f"sleep 100 & echo $! > {started}; wait"]
     with probe(sweep.results, silence=3, tensorboard=[["/no/such/python"], board]) as process:
-        assert ask(process)["tensorboard"] == {"state": "starting"}
+        assert ask(process)["board"]["state"] == "starting"
         pid = int(wait_for(lambda: started.exists() and started.read_text().strip(), what="its start"))
         assert running(pid)
         assert process.wait(120) == 0
@@ -309,20 +312,20 @@ def test_a_tensorboard_of_the_users_own_is_used(tmp_path: Path, monkeypatch: pyt
         (notes / "pid-1.info").write_text(json.dumps(note))
         (notes / "pid-2.info").write_text("{")
         (notes / "pid-3.info").write_text(json.dumps({**note, "pid": os.getpid()}))  # a number used again
-        assert TensorBoard("/other/tree", []).look(False) == {"state": "waiting"}
+        assert TensorBoard("/other/tree", []).look(False) == TensorBoardState("waiting")
         board = TensorBoard("/the/tree", [["false"]])
-        assert board.look(True) == {"state": "serving", "port": port, "ours": False}
+        assert board.look(True) == TensorBoardState("serving", port)
         board.close()
         assert running(process.pid)
         process.kill()
-    assert TensorBoard("/the/tree", []).look(False) == {"state": "waiting"}
+    assert TensorBoard("/the/tree", []).look(False) == TensorBoardState("waiting")
 
 
 def test_a_tensorboard_that_cannot_start_says_why(tmp_path: Path) -> None:
     absent = TensorBoard(str(tmp_path), [["/no/such/python"], [sys.executable, "-m", "no_such_module"]])
-    assert wait_for(lambda: absent.look(True)["state"] == "absent", what="the end of the last try")
+    assert wait_for(lambda: absent.look(True).state == "absent", what="the end of the last try")
     broken = TensorBoard(str(tmp_path), [["sh", "-c", "echo first; echo out of luck; exit 3"]])
-    wait_for(lambda: broken.look(True).get("message") == "out of luck", what="the reason")
+    wait_for(lambda: broken.look(True).message == "out of luck", what="the reason")
 
 
 @pytest.mark.parametrize(
@@ -511,8 +514,8 @@ def shown(snapshot: MonitorSnapshot) -> list[str]:
 def test_no_character_reaches_a_terminal_that_it_would_obey(answer: Any) -> None:
     changed = copy.deepcopy(answer)
     changed["host"] = "\x1b]0;title\x07host\u202e"
-    changed["rows"][0]["label"] = "\x1b[2Jvalue other\n=x"
-    changed["rows"][0]["why"] = "\x9b31mred"
+    changed["runs"][0]["label"] = "\x1b[2Jvalue other\n=x"
+    changed["runs"][0]["why"] = "\x9b31mred"
     snapshot = parse_snapshot(changed)
     assert all(line.isprintable() for line in shown(snapshot))
 
@@ -542,4 +545,4 @@ def test_a_screen_is_never_larger_than_the_terminal(
 def test_with_a_port_a_board_serves(answer: Any) -> None:
     for port in (None, 0, 70000, "80", True):
         with pytest.raises(DamagedSnapshotError):
-            parse_snapshot({**answer, "tensorboard": {"state": "serving", "port": port}})
+            parse_snapshot({**answer, "board": {"state": "serving", "port": port}})
