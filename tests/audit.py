@@ -67,7 +67,7 @@ def check_finished(sweep: SweepDir, runs: Iterable[Run], audit: Path, steps: int
         assert as_tuples(run_dir.history()) == expected_rows(run.seed, steps)
         numbers = [attempt.number for attempt in run_dir.attempts()]
         assert numbers == list(range(1, len(numbers) + 1))
-        assert result["attempt"] == numbers[-1] == result["attempts"], "a finished run was executed again"
+        assert result.attempt == numbers[-1] == result.attempts, "a finished run was executed again"
         begun = [began[0][1] for began in Audit(audit).of(run.run_id)]
         resumed = [point_of(attempt.metrics) for attempt in run_dir.attempts() if attempt.metrics.exists()]
         assert set(begun) <= set(resumed), "a run went on from elsewhere than its metrics say"

@@ -19,7 +19,7 @@ import pytest
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources, Run, RunState
-from orchestrator.rundir import IndexRow, LedgerEntry, RunDir, SweepDir
+from orchestrator.rundir import IndexRow, LedgerEntry, Result, RunDir, SweepDir
 from orchestrator.rundir.records.ledger_entries import OtherEntry, parse_entry
 from orchestrator.status.survey import RunStatus, Survey
 
@@ -163,6 +163,13 @@ def start_worker(
 def work(sweep: SweepDir, timeout: float = PATIENCE_S, slots: int = 1) -> int:
     """Submit all of the sweep's runs to one worker and wait for it; its exit code."""
     return finish(start_worker(sweep, submit(sweep, slots=slots)), timeout)
+
+
+def published(run: RunDir) -> Result:
+    """The result of a run that has one."""
+    result = run.result()
+    assert result is not None, run.path
+    return result
 
 
 def finish(process: subprocess.Popen[bytes], timeout: float = PATIENCE_S) -> int:

@@ -89,9 +89,7 @@ def check_order(sweep: SweepDir, jobs: Iterable[Job]) -> None:
         run = sweep.run(run_id)
         if (result := run.result()) is not None:
             run.verify(result, checksums=True)
-            assert named(run.result_path) >= max(
-                named(run.path / item["path"]) for item in result["manifest"]
-            )
+            assert named(run.result_path) >= max(named(run.path / item.path) for item in result.manifest)
     for job in jobs:
         ended = sweep.path / Handover(sweep, job.token).ended_name
         own = [sweep.run(run_id).path for run_id in job.run_ids]

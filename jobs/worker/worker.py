@@ -285,7 +285,7 @@ class Worker:
             return self._without_a_record(child)
         attempt = run_dir.attempt(child.attempt)
         result = run_dir.result()
-        if result is not None and result.get("attempt") == child.attempt:
+        if result is not None and result.attempt == child.attempt:
             tidy_finished(run_dir, result)  # its process may have died before it did
             end = End(RunState.DONE, frames=child.frames)  # a failure after publication does not count
         elif child.exit_code == FENCED_EXIT:
@@ -332,14 +332,9 @@ class Worker:
 
     def _result_data(self, run_id: str) -> dict[str, object]:
         try:
-            result = self._sweep.run(run_id).result() or {}
-            return {
-                "frames": result["frames"],
-                "code_id": result["code_id"],
-                "message": result.get("remark", ""),
-                "summary": result_figures.summary(result),
-            }
-        except (DamagedFileError, KeyError, TypeError):
+            result = self._sweep.run(run_id).result()
+            return {} if result is None else result_figures.ended(result)
+        except DamagedFileError:
             return {}
 
     # The journal

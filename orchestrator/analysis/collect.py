@@ -201,7 +201,7 @@ class _Reader:
         if result is None:
             return None
         run_dir.verify(result, checksums=self.checksums)
-        return facts_of(result), tuple(map(str, result.get("code_ids", [])))
+        return facts_of(result.fields), result.code_ids
 
     def _finished(self, run_id: str) -> tuple[RunState, str]:
         # The folder is newer than the survey, but only the survey can find a result stale.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -72,11 +71,6 @@ def _sum(values: Mapping[str, int]) -> int:
     return _count(values["lines"]) + _count(values["values"])
 
 
-def _seconds(value: Any) -> float:
-    """Seconds since the epoch, from a number or an ISO 8601 text."""
-    return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else float(value)
-
-
 def _commit(value: str) -> str:
     """Return the commit without the suffix that marks different code."""
     return value.partition("+")[0]
@@ -117,8 +111,8 @@ _COLUMNS: Mapping[str, Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
         "commit": ("commit", _commit),
         "dirty": ("commit", _dirty),
         "config_hash": ("config_hash", str),
-        "started": ("started", _seconds),
-        "ended": ("ended", _seconds),
+        "started": ("started", float),
+        "ended": ("ended", float),
     },
     "speed": {
         "training_fps": ("training_fps", float),
@@ -196,7 +190,6 @@ def runs_table(
         _dirty: pl.Boolean,
         bool: pl.Boolean,
         float: pl.Float64,
-        _seconds: pl.Float64,
     }
     own = {name: types.get(_CONVERT[name], pl.String) for name in _ORDER if name != "attempt"}
     columns = {

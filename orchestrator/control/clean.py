@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from orchestrator.config.code.snapshot import is_whole
 from orchestrator.control.cloud_instances import sent_jobs
@@ -23,7 +22,7 @@ from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import amount, count, listed, moment
 from orchestrator.core.machine.bulk_read import read_all
 from orchestrator.core.types import RunState, array_of
-from orchestrator.rundir import CodeDir, RunDir, SweepDir, removable
+from orchestrator.rundir import CodeDir, Result, RunDir, SweepDir, removable
 from orchestrator.rundir.attempts.absent_files import mark_absent, read_absent
 from orchestrator.rundir.copies.synced import no_sync
 from orchestrator.rundir.copy_origin import read_copy
@@ -255,8 +254,8 @@ class _TreeRuns:
             return Surplus(found.sweep, left=[f"{error.filename}: {error.strerror}"])
         return found
 
-    def _finished(self, found: Surplus, run: RunDir, result: Mapping[str, Any]) -> None:
-        if not self._is_old(run.result_path.stat().st_mtime, result.get("ended")):
+    def _finished(self, found: Surplus, run: RunDir, result: Result) -> None:
+        if not self._is_old(run.result_path.stat().st_mtime, result.ended):
             return
         # For a copy a sync would fetch the same files again.
         if not self.copied and run.blocked_by() is None:

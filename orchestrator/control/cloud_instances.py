@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from orchestrator.backends.instances import Instance, Instances, InstanceState, instances_of
 from orchestrator.control.instance_records import InstanceRecords
@@ -20,7 +19,7 @@ from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import count
 from orchestrator.core.machine.ssh import failure
 from orchestrator.core.types import Reason, RunState
-from orchestrator.rundir import Event, RunDir, SweepDir, tidy_finished
+from orchestrator.rundir import Event, Result, RunDir, SweepDir, tidy_finished
 from orchestrator.rundir.copies.handover import Handover
 from orchestrator.rundir.copies.parcel import (
     arrivals,
@@ -380,7 +379,7 @@ def _publish(rsync: Rsync, job: ActiveInstance, listing: Listing, done: Exchange
         if found.void:
             amiss = sorted({*found.wrong, *found.absent})[0]
             problems.append(f"run {run_id}: {amiss} is not as its result says; it is left unfinished here")
-        elif results[run_id]["attempt"] > job.sweep.run(run_id).retired:  # else it was put aside here
+        elif results[run_id].attempt > job.sweep.run(run_id).retired:  # else it was put aside here
             sound.append(run_id)
     if sound:
         os.sync()  # a result must not outlive its files in a power cut
@@ -392,11 +391,9 @@ def _publish(rsync: Rsync, job: ActiveInstance, listing: Listing, done: Exchange
     return problems
 
 
-def _checked(
-    rsync: Rsync, job: ActiveInstance, results: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Checked]:
+def _checked(rsync: Rsync, job: ActiveInstance, results: Mapping[str, Result]) -> dict[str, Checked]:
     """Check the files of runs; fetch wrong ones once more, by their content."""
-    runs = {run_id: (job.sweep.run(run_id), result) for run_id, result in results.items()}
+    runs = {run_id: (job.sweep.run(run_id), result.manifest) for run_id, result in results.items()}
     checked = dict(zip(runs, check_all(list(runs.values())), strict=True))
     again = [run_id for run_id, found in checked.items() if found.void]
     names = [f"{RUNS}/{one}/{name}" for one in again for name in (*checked[one].wrong, *checked[one].absent)]

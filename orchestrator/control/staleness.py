@@ -159,6 +159,6 @@ class _Kept:
                 result = self._sweep_dir.run_to_read(row.run_id).result()
             except (DamagedFileError, OSError):
                 result = None
-            listed = ProgramFiles.from_json((result or {}).get("code_files"))
+            listed = ProgramFiles.from_json(result.fields.get("code_files") if result else None)
             self._listed[status.code_id] = listed if listed and listed.id == status.code_id else None
         return self._listed[status.code_id]

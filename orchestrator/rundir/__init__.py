@@ -21,6 +21,7 @@ from orchestrator.rundir.frozen_code import FrozenCode
 from orchestrator.rundir.index import IndexRow, results_among
 from orchestrator.rundir.records.journal import Event, Journal, WorkerLog
 from orchestrator.rundir.records.ledger_entries import LedgerEntry
+from orchestrator.rundir.records.result import Result
 from orchestrator.rundir.run import RunDir, attempt_ended
 from orchestrator.rundir.sweep import SweepDir, sweeps
 from orchestrator.rundir.uploads import Uploaded, UploadLog
@@ -41,6 +42,7 @@ __all__ = [
     "Lease",
     "LedgerEntry",
     "MetricsWriter",
+    "Result",
     "ResumePoint",
     "Row",
     "RunDir",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from orchestrator.core.errors import StorageError
 from orchestrator.rundir.attempts.attempt import listdir
 from orchestrator.rundir.attempts.claims import age_by_file_server
+from orchestrator.rundir.records.result import Result
 from orchestrator.rundir.run import RunDir
 from orchestrator.rundir.sweep import SweepDir
 
@@ -24,7 +24,7 @@ _ABANDONED_S = 3600.0
 _NOT_THESE = ("runs", "code", "parcels", "sources", ".synced")
 
 
-def tidy_finished(run: RunDir, result: Mapping[str, Any], also: Iterable[str] = ()) -> None:
+def tidy_finished(run: RunDir, result: Result, also: Iterable[str] = ()) -> None:
     """Remove all files of a finished run except its small records and the manifest's files.
 
     ``also``: further files to keep, by their paths in the run's folder. Safe to kill and to repeat. A file
@@ -34,16 +34,16 @@ def tidy_finished(run: RunDir, result: Mapping[str, Any], also: Iterable[str] = 
         _tidy(run, result, also)
 
 
-def superfluous(run: RunDir, result: Mapping[str, Any], also: Iterable[str] = ()) -> list[Path]:
+def superfluous(run: RunDir, result: Result, also: Iterable[str] = ()) -> list[Path]:
     """List files and folders of a finished run that :func:`tidy_finished` removes."""
-    kept = {run.path / item["path"] for item in result["manifest"]} | {run.path / path for path in also}
+    kept = {run.path / item.path for item in result.manifest} | {run.path / path for path in also}
     for attempt in run.current_attempts():
         kept |= attempt.records
     kept |= {parent for path in kept for parent in path.parents}
     return [path for attempt in run.current_attempts() for path in _dispensable(attempt.path, kept)]
 
 
-def _tidy(run: RunDir, result: Mapping[str, Any], also: Iterable[str]) -> None:
+def _tidy(run: RunDir, result: Result, also: Iterable[str]) -> None:
     for path in superfluous(run, result, also):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

@@ -6,9 +6,8 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from orchestrator.core.errors import DamagedFileError, StorageError
 from orchestrator.rundir.attempts.attempt import CHECKPOINT, POLICY, listdir
@@ -19,6 +18,7 @@ from orchestrator.rundir.copy_origin import SOURCES, SYNCED
 from orchestrator.rundir.descriptions import FOLDER as DESCRIPTIONS
 from orchestrator.rundir.files.atomic import storage_errors, temporary_name
 from orchestrator.rundir.index import RUN_ID, SWEEP_NAME
+from orchestrator.rundir.records.result import Result
 from orchestrator.rundir.run import ATTEMPTS, RunDir
 from orchestrator.rundir.sweep import COMPARISON, GRIDS, LEDGER, SweepDir
 
@@ -42,31 +42,31 @@ _SWEEP_NAMES = frozenset(
 )
 
 
-def leftovers(run: RunDir, result: Mapping[str, Any]) -> list[Path]:
+def leftovers(run: RunDir, result: Result) -> list[Path]:
     """List files of a finished run that its result does not need."""
     return _written(run, _files(superfluous(run, result)))
 
 
-def retired_files(run: RunDir, result: Mapping[str, Any]) -> list[Path]:
+def retired_files(run: RunDir, result: Result) -> list[Path]:
     """List files of a finished run's retired attempts, less their small records."""
     last = run.retired
-    if not isinstance(result.get("attempt"), int) or result["attempt"] <= last:  # written by another version
+    if result.attempt <= last:
         return []
     old = [attempt for attempt in run.attempts() if attempt.number <= last]
     return _written(run, (path for attempt in old for path in _below(attempt.path)))
 
 
-def listed_files(run: RunDir, result: Mapping[str, Any]) -> dict[str, list[Path]]:
+def listed_files(run: RunDir, result: Result) -> dict[str, list[Path]]:
     """Return the files that the result lists and the run still has, by kind.
 
     Kinds are :data:`OPTIONAL_KINDS` and :data:`CHECKPOINTS`.
     """
     found: dict[str, list[Path]] = {}
-    for item in result["manifest"]:
-        kind = _kind(item["path"])
-        known = kind == CHECKPOINTS or (kind in OPTIONAL_KINDS and not item["required"])
-        if kind is not None and known and plain_size(run.path, item["path"]) is not None:
-            found.setdefault(kind, []).append(run.path / item["path"])
+    for item in result.manifest:
+        kind = _kind(item.path)
+        known = kind == CHECKPOINTS or (kind in OPTIONAL_KINDS and not item.required)
+        if kind is not None and known and plain_size(run.path, item.path) is not None:
+            found.setdefault(kind, []).append(run.path / item.path)
     return found
 
 

@@ -36,6 +36,7 @@ from orchestrator.rundir.files.atomic import (
 from orchestrator.rundir.files.file_server import persist
 from orchestrator.rundir.files.kinds import MALFORMED
 from orchestrator.rundir.files.plain_files import PathWithin, is_listed, read_plain
+from orchestrator.rundir.records.result import ManifestItem, Result
 
 ATTEMPTS, RETIRED = "attempts", re.compile(r"retired-([0-9]+)\.json")
 
@@ -198,49 +199,49 @@ class RunDir:
         False if the run has a result already, which then stands.
         """
         files = [
-            {
-                "path": path.relative_to(self.path).as_posix(),
-                "sha256": sha256(path),
-                "bytes": path.stat().st_size,
-                "required": required,
-            }
+            ManifestItem(path.relative_to(self.path).as_posix(), sha256(path), path.stat().st_size, required)
             for path, required in manifest
         ]
-        data = dump_json({**result, "run_id": self.run_id, "manifest": files}, indent=1)
+        data = dump_json({**result, "run_id": self.run_id, "manifest": plain(files)}, indent=1)
         return write_exclusive(self.result_path, data, guard)
 
     def has_result(self) -> bool:
         """Return whether the run is done: a result is published."""
         return is_listed(self.result_path)
 
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> Result | None:
         """Read the published result; None if there is none. Raises :class:`DamagedFileError`."""
         try:
-            result = read_json(self.result_path, parse_json)
+            result = Result.of(read_json(self.result_path, parse_json))
         except FileNotFoundError:
             return None
-        if not isinstance(result, dict) or result.get("run_id") != self.run_id:
+        except (TypeError, ValueError) as error:
+            raise self._damaged(self.result_path, f"is not a result ({error})") from error
+        if result.run_id != self.run_id:
             raise self._damaged(self.result_path, f"is not the result of run {self.run_id}")
-        if not _is_manifest(result.get("manifest")):
-            raise self._damaged(self.result_path, "has no list of its files (`manifest`)")
         return result
 
-    def verify(self, result: Mapping[str, Any], *, checksums: bool = False) -> None:
+    def manifest(self) -> tuple[ManifestItem, ...]:
+        """Return the files of the published result, none without one. Raises :class:`DamagedFileError`."""
+        result = self.result()
+        return result.manifest if result is not None else ()
+
+    def verify(self, result: Result, *, checksums: bool = False) -> None:
         """Check that the result's required files exist with their sizes, optionally their ``checksums``.
 
         Files that are marked as elsewhere count as present.
         """
-        for item in result["manifest"]:
-            if not item["required"]:
+        for item in result.manifest:
+            if not item.required:
                 continue
-            path = self.path / item["path"]
-            if (size := _size(f"{self.path}/{item['path']}")) is None:
-                if item["path"] in read_absent(self.path).files:
+            path = self.path / item.path
+            if (size := _size(f"{self.path}/{item.path}")) is None:
+                if item.path in read_absent(self.path).files:
                     continue
                 raise self._damaged(path, "is missing, though the result needs it")
-            if size != item["bytes"]:
-                raise self._damaged(path, f"holds {size} bytes, expected {item['bytes']}")
-            if checksums and sha256(path) != item["sha256"]:
+            if size != item.bytes:
+                raise self._damaged(path, f"holds {size} bytes, expected {item.bytes}")
+            if checksums and sha256(path) != item.sha256:
                 raise self._damaged(path, "has other content than when the result was published")
 
     def retire_result(self, after: int = 0) -> None:
@@ -307,16 +308,6 @@ def _size(path: str) -> int | None:
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     return found.st_size if stat.S_ISREG(found.st_mode) else None
-
-
-def _is_manifest(value: Any) -> bool:
-    def is_item(item: Any) -> bool:
-        return isinstance(item, dict) and all(
-            type(item.get(key)) is kind
-            for key, kind in (("path", str), ("sha256", str), ("bytes", int), ("required", bool))
-        )
-
-    return isinstance(value, list) and all(map(is_item, value))
 
 
 def _end_leftovers(attempt: AttemptDir) -> bool:

@@ -18,6 +18,7 @@ from orchestrator.rundir.records.ledger_entries import (
     FoundResult,
     LostEntry,
 )
+from orchestrator.rundir.records.result import Result
 from orchestrator.rundir.records.run_state import Decided, Ends, decisions_in
 from orchestrator.status.survey import RunStatus, Survey, failed_by
 
@@ -26,7 +27,7 @@ from orchestrator.status.survey import RunStatus, Survey, failed_by
 class RunEvidence:
     """The content of a run's folder: a complete result, damage, or the newest attempt's end record."""
 
-    result: Mapping[str, Any] | None = None
+    result: Result | None = None
     damage: str | None = None
     attempt: int = 0
     end: Mapping[str, Any] | None = None
@@ -118,7 +119,7 @@ def put_on_record(seen: Survey, found: Mapping[str, RunEvidence], sweep_dir: Swe
     for run_id, evidence in found.items():
         status, decided = seen.statuses[run_id], decisions.of(run_id)
         if evidence.result is not None and status.state not in (RunState.DONE, RunState.CANCELLED):
-            there[run_id] = FoundResult.of(evidence.result, status.attempt)
+            there[run_id] = FoundResult.of(evidence.result)
         elif (lost := _without_its_result(status, decided, evidence)) is not None:
             gone[run_id] = lost
         elif _unrecorded_failure(status, evidence):

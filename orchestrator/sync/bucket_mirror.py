@@ -20,7 +20,7 @@ import shutil
 import stat
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -380,10 +380,10 @@ def _is_as_listed(sweep: Path, path: Path, item: S3Object) -> bool:
     if top != RUNS or plain_size(sweep, path.relative_to(sweep).as_posix()) != item.size:
         return False
     try:
-        result: Mapping[str, Any] = RunDir(sweep / RUNS / run_id).result() or {"manifest": []}
+        manifest = RunDir(sweep / RUNS / run_id).manifest()
     except DamagedFileError:
         return False
-    listed = {(one["path"], one["bytes"]): one["sha256"] for one in result["manifest"]}
+    listed = {(one.path, one.bytes): one.sha256 for one in manifest}
     return sha256(path) == listed.get((relative, item.size))
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import RunDir
 from orchestrator.rundir.attempts.absent_files import MARK
 from orchestrator.rundir.copies.synced import RESULT, RUNS, is_brought, is_derived, kind_of
+from orchestrator.rundir.records.result import ManifestItem
 from orchestrator.rundir.run import ATTEMPTS
 from orchestrator.sync.request import SyncOptions, checkpoints
 from orchestrator.sync.rsync import ListedFile, Listing
@@ -131,10 +131,9 @@ def _newer_here(entry: ListedFile, here: Path) -> bool:
         return False
 
 
-def _manifest(folder: Path) -> Mapping[str, Mapping[str, Any]]:
+def _manifest(folder: Path) -> Mapping[str, ManifestItem]:
     """Return the files listed by a published result: an intact one is never replaced."""
     try:
-        result = RunDir(folder).result()
+        return {item.path: item for item in RunDir(folder).manifest()}
     except DamagedFileError:
         return {}
-    return {item["path"]: item for item in result["manifest"]} if result else {}

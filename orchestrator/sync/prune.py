@@ -76,18 +76,17 @@ def _dispensable(sync: SweepSync) -> Dispensable:
     still = _left(sync, [run.run_id for run in alike if sync.listed.runs[run.run_id].pruned])
     files: dict[str, tuple[str, ...]] = {}
     size = 0
-    checked = check_all([(run, run.result() or {"manifest": []}) for run in alike])
-    for run, found in zip(alike, checked, strict=True):
-        result = run.result()
-        if result is not None and not found.void:
+    listed = [(run, run.manifest()) for run in alike]
+    for (run, manifest), found in zip(listed, check_all(listed), strict=True):
+        if not found.void:
             amiss = {*found.wrong, *found.absent}
             whole = [
                 item
-                for item in result["manifest"]
-                if item["path"] not in amiss and _is_there(still, run.run_id, item["path"])
+                for item in manifest
+                if item.path not in amiss and _is_there(still, run.run_id, item.path)
             ]
-            files[run.run_id] = tuple(item["path"] for item in whole)
-            size += sum(item["bytes"] for item in whole)
+            files[run.run_id] = tuple(item.path for item in whole)
+            size += sum(item.bytes for item in whole)
     os.sync()  # the files just read may not be on disk yet
     return Dispensable(sync, {run_id: names for run_id, names in files.items() if names}, size)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Any
 
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import RunDir, SweepDir, depends_on_time, tidy_finished
@@ -15,6 +14,7 @@ from orchestrator.rundir.copies.synced import CODE, RESULT, RUNS, is_tidy, kind_
 from orchestrator.rundir.copy_origin import read_copy
 from orchestrator.rundir.files.plain_files import same_content
 from orchestrator.rundir.records.ledger_entries import FoundEntry, FoundResult, LostEntry
+from orchestrator.rundir.records.result import Result
 from orchestrator.rundir.records.run_state import decisions_in
 from orchestrator.status.disk_check import inspect
 from orchestrator.sync.file_selection import ChosenFiles
@@ -34,7 +34,7 @@ class _Candidate:
 
     run: RunDir
     staged: RunDir
-    result: Mapping[str, Any]
+    result: Result
 
 
 def finish_batch(sync: SweepSync, batch: Sequence[ChosenFiles], *, clean: bool) -> None:
@@ -226,12 +226,12 @@ def _publish(sync: SweepSync, candidates: Sequence[_Candidate]) -> set[str]:
 
 
 def _check(candidates: Sequence[_Candidate]) -> list[Checked]:
-    return check_all([(one.run, one.result) for one in candidates])
+    return check_all([(one.run, one.result.manifest) for one in candidates])
 
 
 def _not_expected(sync: SweepSync, one: _Candidate) -> set[str]:
     """Return files of the manifest that need not be here: not selected, or deleted at the source."""
-    names = [item["path"] for item in one.result["manifest"]]
+    names = [item.path for item in one.result.manifest]
     options = sync.options
     left_out = {name for name in names if not options.wants(PurePosixPath(name))}
     if options.latest_checkpoint:
@@ -245,7 +245,7 @@ def _missing_or_wrong(sync: SweepSync, one: _Candidate, found: Checked) -> list[
 
 def _is_whole(sync: SweepSync, one: _Candidate, found: Checked) -> bool:
     """Return whether the result may be published; report each file that is not as listed."""
-    needed = {item["path"] for item in one.result["manifest"] if item["required"]}
+    needed = {item.path for item in one.result.manifest if item.required}
     whole = True
     for name in _missing_or_wrong(sync, one, found):
         why = found.wrong.get(name, "is missing, but listed in its result")
@@ -296,7 +296,7 @@ def _compare(ours: RunDir, theirs: RunDir) -> str:
 
 def _metrics(run: RunDir) -> list[tuple[int, int, tuple[tuple[str, str], ...]]]:
     result = run.result()
-    rows = run.history(result["attempt"] if result else None)
+    rows = run.history(result.attempt if result else None)
     return [
         (
             row.iteration,

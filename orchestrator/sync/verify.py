@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import RunDir, sha256
@@ -14,6 +13,7 @@ from orchestrator.rundir.attempts.absent_files import read_absent
 from orchestrator.rundir.copies.synced import RUNS, is_brought, is_plain, is_short, plain_size
 from orchestrator.rundir.files.atomic import link
 from orchestrator.rundir.files.plain_files import same_content
+from orchestrator.rundir.records.result import ManifestItem, Result
 from orchestrator.rundir.run import ATTEMPTS
 from orchestrator.sync.rsync import brief
 
@@ -36,7 +36,7 @@ class Checked:
     void: bool
 
 
-def staged_result(staged: RunDir) -> dict[str, Any]:
+def staged_result(staged: RunDir) -> Result:
     """Return a fetched result before it is published. Raises :class:`DamagedFileError` if it is invalid.
 
     Also raises if the mark beside it, which lists deleted files, is invalid.
@@ -44,13 +44,10 @@ def staged_result(staged: RunDir) -> dict[str, Any]:
     result = staged.result()
     if result is None:
         raise DamagedFileError(staged.result_path, "was not fetched")
-    for item in result["manifest"]:
-        if not may_be_listed(item["path"]) or item["bytes"] < 0:
-            raise DamagedFileError(
-                staged.result_path, f"lists {brief(item['path'])}, which is no file of a run"
-            )
-    attempt = result.get("attempt")
-    if type(attempt) is not int or not 0 < attempt < _MOST_ATTEMPTS:
+    for item in result.manifest:
+        if not may_be_listed(item.path) or item.bytes < 0:
+            raise DamagedFileError(staged.result_path, f"lists {brief(item.path)}, which is no file of a run")
+    if not 0 < result.attempt < _MOST_ATTEMPTS:
         raise DamagedFileError(staged.result_path, "names no attempt")
     read_absent(staged.path)
     return result
@@ -68,31 +65,30 @@ def may_be_listed(path: str) -> bool:
     return short and len(parts) > 1 and is_brought(PurePosixPath(RUNS, "run", path))
 
 
-def is_as_listed(folder: Path, item: Mapping[str, Any]) -> bool:
+def is_as_listed(folder: Path, item: ManifestItem) -> bool:
     """Return whether a run's file here has the listed size and checksum."""
-    same_size = plain_size(folder, item["path"]) == item["bytes"]
-    return same_size and sha256(folder / item["path"]) == str(item["sha256"])
+    return plain_size(folder, item.path) == item.bytes and sha256(folder / item.path) == item.sha256
 
 
-def check(run: RunDir, result: Mapping[str, Any]) -> Checked:
+def check(run: RunDir, manifest: Iterable[ManifestItem]) -> Checked:
     """Compare every listed file by size and content; follows no link."""
     wrong, absent = {}, set()
     void = False
-    for item in result["manifest"]:
-        size = plain_size(run.path, item["path"])
+    for item in manifest:
+        size = plain_size(run.path, item.path)
         if size is None:
-            absent.add(item["path"])
-        elif size != item["bytes"]:
-            wrong[item["path"]] = f"holds {size} bytes, its result says {item['bytes']}"
-        elif sha256(run.path / item["path"]) != item["sha256"]:
-            wrong[item["path"]] = "has other content than its result says"
+            absent.add(item.path)
+        elif size != item.bytes:
+            wrong[item.path] = f"holds {size} bytes, its result says {item.bytes}"
+        elif sha256(run.path / item.path) != item.sha256:
+            wrong[item.path] = "has other content than its result says"
         else:
             continue
-        void = void or item["required"]
+        void = void or item.required
     return Checked(wrong, frozenset(absent), void)
 
 
-def check_all(runs: Sequence[tuple[RunDir, Mapping[str, Any]]]) -> list[Checked]:
+def check_all(runs: Sequence[tuple[RunDir, Iterable[ManifestItem]]]) -> list[Checked]:
     """Run :func:`check` on several runs in parallel: hashing releases Python's lock."""
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(lambda one: check(*one), runs))

@@ -21,7 +21,7 @@ from typing import Any
 from orchestrator.config.trainers import x_axis_of
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, UploadError
 from orchestrator.core.machine.json_process import JsonProcess
-from orchestrator.rundir import AttemptDir, RunDir, SweepDir, Uploaded, sha256, standing
+from orchestrator.rundir import AttemptDir, Result, RunDir, SweepDir, Uploaded, sha256, standing
 from orchestrator.rundir.uploads import wandb_id
 
 # The destination of runs in the environment of W&B's client; it may be configured elsewhere, too.
@@ -186,12 +186,12 @@ def _upload_of(sweep: SweepDir, run_id: str) -> Upload | UnsentRun | None:
     return Upload(sweep, run_id, name, pieces, digest, result is not None, known)
 
 
-def _on_record(result: Mapping[str, Any] | None, logged: Sequence[AttemptDir]) -> str | None:
+def _on_record(result: Result | None, logged: Sequence[AttemptDir]) -> str | None:
     """Return the archive's checksum in the manifest. A finished run normally has no other W&B data."""
     if result is None or len(logged) != 1:
         return None
     ending = logged[0].wandb_packed.relative_to(logged[0].path.parent.parent).as_posix()
-    sums = [item["sha256"] for item in result["manifest"] if item["path"] == ending]
+    sums = [item.sha256 for item in result.manifest if item.path == ending]
     return sums[0] if sums and logged[0].offline_wandb() == logged[0].wandb_packed else None
 
 

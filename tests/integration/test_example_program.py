@@ -51,8 +51,8 @@ def lose_result(run: RunDir) -> None:
 def test_the_example_says_what_it_is(tmp_path: Path) -> None:
     result = trained(tmp_path / "a").result()
     assert result is not None
-    assert (result["frames"], result["exactness"]) == (2500, "exact")
-    assert result["versions"]["hill-climber"] == "1.0"
+    assert (result.frames, result.fields["exactness"]) == (2500, "exact")
+    assert result.fields["versions"]["hill-climber"] == "1.0"
 
 
 def test_a_program_that_finished_is_started_again_from_its_last_checkpoint(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from orchestrator.core.records import parse
 from orchestrator.core.types import RunState
 from orchestrator.rundir import FrozenCode, SweepDir
 from orchestrator.rundir.frozen_code import SentCode
-from tests.helpers import COMMANDS, ROOT, finish, kill, make_sweep, submit, wait_for
+from tests.helpers import COMMANDS, ROOT, finish, kill, make_sweep, published, submit, wait_for
 
 OURS = ("orchestrator", "jobs", "templates")
 IDS = """
@@ -169,7 +169,7 @@ def test_a_program_runs_as_it_was_submitted(
     (run_id,) = sweep.run_ids()
     result = sweep.run(run_id).result()
     assert result is not None
-    assert (result["state"], result["final_return"]) == (RunState.DONE.value, 111.0)
+    assert (result.fields["state"], result.final_return) == (RunState.DONE.value, 111.0)
 
 
 WAITING_PROGRAM = f"""#!{sys.executable}
@@ -222,9 +222,9 @@ def test_edits_reach_neither_queued_runs_nor_replaced_workers(project: Path, res
         command_line.kill()
     assert command_line.returncode == 0, said
     assert len(sweep.read_journals()) == 2, "a worker was killed, and another took its place"
-    results_of = [sweep.run(run_id).result() or {} for run_id in sweep.run_ids()]
-    assert [result["final_return"] for result in results_of] == [1.0, 1.0, 1.0]
-    assert {result["commit"] for result in results_of} == {git(project, "rev-parse", "HEAD")}
+    results_of = [published(sweep.run(run_id)) for run_id in sweep.run_ids()]
+    assert [result.final_return for result in results_of] == [1.0, 1.0, 1.0]
+    assert {result.fields["commit"] for result in results_of} == {git(project, "rev-parse", "HEAD")}
     assert len(list((sweep.path / "code").iterdir())) == 1
 
 

@@ -111,7 +111,11 @@ def test_killed_and_resumed_it_is_what_it_would_have_been(project: Path) -> None
     assert len(rows[0]) == 8
     result = run.result()
     assert result is not None
-    assert (result["frames"], result["exactness"], result["versions"]["my-trainer"]) == (2048, "exact", "1")
+    assert (result.frames, result.fields["exactness"], result.fields["versions"]["my-trainer"]) == (
+        2048,
+        "exact",
+        "1",
+    )
     assert run.checkpoints()[0].frames == 2048
     run.verify(result, checksums=True)
     assert "policies on CartPole-v1: 10 episodes" in done(start(project, "evaluate", "cartpole"))
@@ -129,7 +133,7 @@ def test_a_loop_of_its_own_as_on_the_page(project: Path) -> None:
     done(start(project, "sweep", "--grid", "grid.yaml"))
     result = only(project / "results").result()
     assert result is not None
-    assert (result["frames"], result["final_return"]) == (2100, None)
+    assert (result.frames, result.final_return) == (2100, None)
 
 
 def test_its_check_refuses_a_value(project: Path) -> None:

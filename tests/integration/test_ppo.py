@@ -248,10 +248,10 @@ def test_by_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for run_id in sweep.run_ids():
         result = sweep.run(run_id).result()
         assert result is not None
-        assert (result["frames"], result["exactness"]) == (256, "exact")
-        returns = [result[f"{which}_return"] for which in ("initial", "final", "best")]
+        assert (result.frames, result.fields["exactness"]) == (256, "exact")
+        returns = [result.fields[f"{which}_return"] for which in ("initial", "final", "best")]
         assert max(returns[:2]) <= returns[2]
-        assert result["episodes"] == sweep.run(run_id).history()[-1].metrics["train/total_episodes"]
+        assert result.fields["episodes"] == sweep.run(run_id).history()[-1].metrics["train/total_episodes"]
         metrics = sweep.run(run_id).history()[-1].metrics
         assert {"eval/team/reward_per_night", "eval/behaviour/free_riding"} <= set(metrics)
         (policy,) = (path for path in sweep.run(run_id).path.rglob("policy.pt"))

@@ -63,7 +63,7 @@ def test_the_memory_of_a_run_is_the_sum_over_its_processes(results: Path, tmp_pa
     assert helpers.work(sweep) == 0
     result = sweep.run(sweep.run_ids()[0]).result()
     assert result is not None
-    assert 4 * 60 < result["peak_memory_mb"] < 4 * 60 + 100  # shared pages are not counted four times
+    assert 4 * 60 < result.fields["peak_memory_mb"] < 4 * 60 + 100  # shared pages are not counted four times
 
 
 @pytest.mark.parametrize("victim", ["worker", "run"])

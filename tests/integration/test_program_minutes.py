@@ -14,7 +14,7 @@ from orchestrator.config.trainers import get_trainer
 from orchestrator.config.trainers.command import COMMAND
 from orchestrator.planning.throughput.model import kind_of, length_of
 from orchestrator.rundir import RunDir
-from tests.helpers import command_run, finish, make_sweep, start_worker, submit, work
+from tests.helpers import command_run, finish, make_sweep, published, start_worker, submit, work
 from tests.protocol_program import BEGINNING
 
 # A line reports a second of training whenever it is written; without a stop the program waits for ever.
@@ -62,7 +62,7 @@ def test_a_program_is_stopped_when_its_time_is_up_and_done(results: Path, leave:
     run = trained(results, f"train(3); {leave}")
     result = run.result()
     assert result is not None
-    assert (result["frames"], result["attempts"], result["exactness"]) == (3, 1, "exact")
+    assert (result.frames, result.attempts, result.fields["exactness"]) == (3, 1, "exact")
     assert [file.frames for file in run.checkpoints()] == ([3] if "save" in leave else [])
 
 
@@ -76,12 +76,12 @@ def test_behind_a_wrapper_any_exit_code_is_done(results: Path) -> None:
 
 def test_one_that_ignores_the_signal_is_killed_after_its_grace_and_done(results: Path) -> None:
     run = trained(results, "train(3); wait(); signal.pause()", grace=0.5)
-    assert (run.result() or {})["frames"] == 3
+    assert published(run).frames == 3
 
 
 def test_before_its_time_is_up_it_ends_by_itself(results: Path) -> None:
     run = trained(results, "train(2)")
-    assert (run.result() or {})["frames"] == 2
+    assert published(run).frames == 2
 
 
 def test_one_that_fails_as_it_is_stopped_has_failed(results: Path) -> None:
@@ -105,7 +105,7 @@ def test_killed_between_its_end_and_its_result_it_is_not_started_again(results: 
     assert second.log.read_text() == "the time was up before: the program is not started again\n"
     result = run.result()
     assert result is not None
-    assert (result["frames"], result["exactness"], result["attempt"]) == (3, "exact", 2)
+    assert (result.frames, result.fields["exactness"], result.attempt) == (3, "exact", 2)
     assert [file.frames for file in run.checkpoints()] == [3]
 
 
@@ -130,7 +130,7 @@ def test_a_programs_own_minutes_stop_nothing(results: Path) -> None:
     assert check([command_run(argv, minutes="few")]) == []
     sweep = make_sweep(results, [own])
     assert finish(start_worker(sweep, submit(sweep))) == 0
-    assert (sweep.run(own.run_id).result() or {})["frames"] == 5
+    assert published(sweep.run(own.run_id)).frames == 5
 
 
 @pytest.mark.parametrize("found", [0, -1, "ten", True, [1]])

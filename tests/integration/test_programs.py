@@ -21,7 +21,7 @@ from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import runs_of
 from orchestrator.rundir import SweepDir
 from tests import warm
-from tests.helpers import ROOT, command_run, make_sweep, work
+from tests.helpers import ROOT, command_run, make_sweep, published, work
 from tests.protocol_program import BEGINNING
 
 HOOK = Path(program_hook.__file__).parent / "sitecustomize.py"
@@ -221,11 +221,11 @@ def test_without_an_answer_of_git_no_run_gets_another_id(
             assert "is in a git repository, and git is not installed" in said
     sweep = SweepDir(repository.folder / "results", "mine")
     runs = [sweep.run(run_id) for run_id in sweep.run_ids()]
-    ids = {run.description().seed: (run.result() or {})["code_id"] for run in runs}
+    ids = {run.description().seed: published(run).code_id for run in runs}
     assert ids[0] is not None
     assert ids[1] is None
     (without_id,) = [run for run in runs if run.description().seed == 1]
-    why = (without_id.result() or {})["code_unknown"]
+    why = published(without_id).fields["code_unknown"]
     assert why.endswith("is in a git repository, and git is not installed")
     assert f"warning: the run has no code_id: {why}\n" in without_id.attempts()[-1].log.read_text()
     assert repository.states() == {0: "done", 1: "done"}
@@ -249,9 +249,9 @@ def written(tmp_path: Path, text: str, code: int = 0) -> dict[str, Any]:
     sweep = make_sweep(tmp_path / "results", [command_run(["-c", program])])
     assert work(sweep) == code
     (run_id,) = sweep.run_ids()
-    found = sweep.run(run_id).result() or sweep.run(run_id).attempts()[-1].end()
-    assert found is not None
-    return found
+    result, end = sweep.run(run_id).result(), sweep.run(run_id).attempts()[-1].end()
+    assert end is not None
+    return end if result is None else dict(result.fields)
 
 
 def test_a_program_says_itself_how_exact_it_is_and_what_it_is_made_of(tmp_path: Path) -> None:

@@ -125,10 +125,12 @@ def test_each_rank_does_its_part_once(start: Callable[..., Job]) -> None:
     assert "[rank 2] rank 2 of 3 begins after step 0\n" in log
     result = job.run.result()
     assert result is not None
-    assert result["cores"] == 3
-    assert len(result["node_peak_memory_mb"]) == 3
-    assert min(result["node_peak_memory_mb"]) > 4  # a Python
-    assert result["peak_memory_mb"] == pytest.approx(sum(result["node_peak_memory_mb"]), abs=0.1)
+    assert result.fields["cores"] == 3
+    assert len(result.fields["node_peak_memory_mb"]) == 3
+    assert min(result.fields["node_peak_memory_mb"]) > 4  # a Python
+    assert result.fields["peak_memory_mb"] == pytest.approx(
+        sum(result.fields["node_peak_memory_mb"]), abs=0.1
+    )
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -162,5 +162,5 @@ def test_a_run_on_two_machines(bed: Bed, tmp_path: Path, labs: list[CloudLab]) -
     (run_id,) = lab.dir("tiny").run_ids()
     result = lab.dir("tiny").run(run_id).result()
     assert result is not None
-    assert (result["frames"], result["exactness"]) == (256, "exact")
+    assert (result.frames, result.fields["exactness"]) == (256, "exact")
     assert helpers.wait_for(lambda: nothing_is_left(bed), what="the end of the machines")

@@ -201,5 +201,5 @@ def judge_runs(
         assert [path.name for path in sweep.run(run.run_id).path.glob("re*.json")] == ["result.json"]
     results = [sweep.run(run.run_id).result() for run in runs]
     attempts = [len(sweep.run(run.run_id).attempts()) for run in runs]
-    assert [result and result["attempt"] for result in results] == attempts, "work went on after a result"
+    assert [result and result.attempt for result in results] == attempts, "work went on after a result"
     return attempts

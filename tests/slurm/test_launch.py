@@ -129,7 +129,7 @@ def test_one_job_of_a_game(
     project.run("sbatch", "--wait", *options, f"launch/{script}.sh", *small)
     sweep = SweepDir.existing(project.folder / "results", script)
     found = [sweep.run(run_id).result() for run_id in sweep.run_ids()]
-    assert [result and result["frames"] for result in found] == [64, 64], project.said()
+    assert [result and result.frames for result in found] == [64, 64], project.said()
 
 
 def test_one_job_and_a_job_array(project: Project, slurm: Cluster, tmp_path: Path) -> None:

@@ -296,7 +296,7 @@ def test_tables_are_made_at_home(laptop: Laptop) -> None:
     laptop.run("status", "tiny", "--exchange")
     result = laptop.dir().run_to_read(laptop.run_id(0)).result()
     assert result is not None
-    assert result["attempt"] == 2
+    assert result.attempt == 2
     laptop.server.stop()
     shutil.rmtree(laptop.there)
     assert laptop.dir().latest_grid() is not None

@@ -68,7 +68,7 @@ def judge_wide(lab: Lab, slurm: Cluster) -> None:
     (run_id,) = lab.dir("wide").run_ids()
     result = lab.dir("wide").run(run_id).result()
     assert result is not None
-    assert result["final_return"] == sum(2 * step for step in range(1, STEPS + 1))
+    assert result.final_return == sum(2 * step for step in range(1, STEPS + 1))
     empty(slurm)
 
 

@@ -26,7 +26,7 @@ def test_runs_of_different_sizes_share_the_cores_of_jobs(lab: Lab, slurm: Cluste
     assert judge_runs(lab, slurm) == [1] * 4
     assert len(lab.job_ids()) == 3, "both runs of one core share a job"
     results = [(run.threads, lab.dir().run(run.run_id).result()) for run in lab.descriptions()]
-    assert [(threads, result and result["cores"]) for threads, result in results] == [
+    assert [(threads, result and result.fields["cores"]) for threads, result in results] == [
         (threads, threads) for threads, _ in results
     ]
 

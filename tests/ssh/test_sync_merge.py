@@ -38,7 +38,7 @@ from orchestrator.status.survey import RunState
 from orchestrator.sync.request import SyncOptions, SyncProgress, SyncReport, kinds
 from orchestrator.sync.source import Source, find_source
 from orchestrator.sync.sync import sync
-from tests.helpers import children, kill, running, wait_for
+from tests.helpers import children, kill, published, running, wait_for
 
 MATRIX = {"algorithm": ["mappo", "iql"], "seed": [0, 1]}
 
@@ -269,7 +269,7 @@ def test_a_run_that_is_settled_is_not_looked_into_unless_it_is_gone_here(tmp_pat
     assert bring(there, home).files == 0
     shutil.rmtree(here.path)
     assert bring(there, home).complete == [first.run_id]
-    here.verify(here.result() or {}, checksums=True)
+    here.verify(published(here), checksums=True)
     (second.path / "notes.txt").write_text("more")
     assert bring(there, home).files == 1
 
@@ -457,7 +457,7 @@ def test_a_crash_at_any_step_is_healed(tmp_path: Path, own: bool) -> None:
             brought = bring(source, home)
             assert brought.notes + brought.problems == [], step
         counting = here.run_to_read(run_id)
-        counting.verify(counting.result() or {}, checksums=True)
+        counting.verify(published(counting), checksums=True)
         assert counting.result_path.read_bytes() == there.run(run_id).result_path.read_bytes()
         assert poll_sweep(here).statuses[run_id].state is RunState.DONE or not own
         if not crashed:
@@ -481,7 +481,7 @@ def test_a_result_that_was_lost_here_comes_again(tmp_path: Path, own: bool, torn
         here.result_path.write_bytes(torn)
     brought = bring(there, home)
     assert (brought.complete, brought.problems) == ([run_id], [])
-    here.verify(here.result() or {}, checksums=True)
+    here.verify(published(here), checksums=True)
     assert bring(there, home).files == 0
 
 
@@ -503,7 +503,7 @@ def test_a_run_retried_at_home_never_gets_its_old_result_again(tmp_path: Path, b
         assert own.run_to_read(here.run_id).result() is None
         assert poll_sweep(own).statuses[here.run_id].state is RunState.PENDING
     kept = RunDir(own.path / "sources" / name_of(there) / "runs" / here.run_id)
-    kept.verify(kept.result() or {}, checksums=True)
+    kept.verify(published(kept), checksums=True)
     if not begun:  # the attempt after a retry has a number of its own
         claimed = here.take(Claim.fresh("me"))
         assert claimed is not None
@@ -549,7 +549,7 @@ def test_an_attempt_of_home_s_own_that_failed_gives_way(tmp_path: Path) -> None:
     end_attempt(here.attempt(1), "failed", "code error", "x")
     assert bring(there, home).problems == []
     counting = own.run_to_read(here.run_id)
-    counting.verify(counting.result() or {}, checksums=True)
+    counting.verify(published(counting), checksums=True)
     assert here.attempt(1).end() is not None
     assert poll_sweep(own).statuses[here.run_id].state is RunState.DONE
 

@@ -344,7 +344,7 @@ def test_runs_that_were_finished_at_both_sources_are_told_in_one_line(tmp_path: 
         theirs = RunDir(kept / run_id)
         result = theirs.result()
         assert result is not None
-        assert result["host"] == {"hostname": "n2"}
+        assert result.fields["host"] == {"hostname": "n2"}
         theirs.verify(result, checksums=True)
     for source in (one, two, one, two):
         again = bring(source, home)

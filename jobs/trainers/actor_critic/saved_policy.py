@@ -31,6 +31,6 @@ def load_policy(run_folder: str | Path) -> ActorCritic:
     config.device = "cpu"
     with closing(build(config.task, 1, 0, "cpu")) as environments:
         network = build_network(config, environments)
-    path = run_dir.attempt(result["attempt"]).policy
+    path = run_dir.attempt(result.attempt).policy
     network.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"))
     return network

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from orchestrator.config.returns import return_figures
-from orchestrator.rundir import Row
+from orchestrator.rundir import Result, Row
 
 # The number of episodes that ended since a training began, where it is recorded.
 _EPISODES = "train/total_episodes"
@@ -23,13 +22,17 @@ def learned(history: Sequence[Row], names: Iterable[str]) -> dict[str, float | i
     return {**return_figures(history, names), "episodes": None if episodes is None else int(episodes)}
 
 
-def summary(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures of a result that `status` shows."""
-    measured = result["speed"]
+def ended(result: Result) -> dict[str, object]:
+    """Return the data of the event that a run is done: what `status` shows of its result."""
     return {
-        "training_fps": measured["training_fps"],
-        "end_to_end_fps": measured["end_to_end_fps"],
-        "seconds_per_iteration": measured["seconds_per_iteration"],
-        "final_return": result["final_return"],
-        "wall_time": result["wall_time"],
+        "frames": result.frames,
+        "code_id": result.code_id,
+        "message": result.remark,
+        "summary": {
+            "training_fps": result.speed.training_fps,
+            "end_to_end_fps": result.speed.end_to_end_fps,
+            "seconds_per_iteration": result.speed.seconds_per_iteration,
+            "final_return": result.final_return,
+            "wall_time": result.wall_time,
+        },
     }

@@ -50,6 +50,7 @@ from jobs.worker.runs.keeper import keep
 from jobs.worker.signals import STOP_SIGNALS, grace_seconds
 from orchestrator.config.trainers import TrainerSpec, get_trainer
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
+from orchestrator.core.records import plain
 from orchestrator.core.types import PluginSource, Reason, RunState
 from orchestrator.planning.throughput.measure import throughput
 from orchestrator.rundir import AttemptDir, Claim, Lease, SweepDir, check_writable, tidy_finished
@@ -250,7 +251,7 @@ def _is_published(context: RunContext) -> bool:
         result = context.run_dir.result()
     except (DamagedFileError, OSError):
         return False
-    return result is not None and result.get("attempt") == context.attempt.number
+    return result is not None and result.attempt == context.attempt.number
 
 
 def _manifest(context: RunContext, outcome: Outcome) -> dict[Path, bool]:
@@ -291,7 +292,7 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
         "threads": context.run.threads,
         "cores": len(launch.slot.cores) * (1 + len(launch.members)),
         **_memory(context),
-        "speed": throughput(piece.rows for piece in chain).to_json(),
+        "speed": plain(throughput(piece.rows for piece in chain)),
         **result_figures.learned(context.rows, spec.returns),
         **outcome.extra,
     }

@@ -251,13 +251,14 @@ class TrainingEvaluation:
 def usual_of(run_dir: RunDir) -> TrainingEvaluation | None:
     """Read the evaluation settings from a run's result; ``None`` if they are not in it."""
     try:
-        result = run_dir.result() or {}
-        usual = result["evaluation"]
+        if (result := run_dir.result()) is None:
+            return None
+        usual = result.fields["evaluation"]
         return TrainingEvaluation(
             task=str(usual["task"]),
             episodes=int(usual["episodes"]),
             deterministic=bool(usual["deterministic"]),
-            checkpoint=_final_checkpoint(item["path"] for item in result["manifest"]),
+            checkpoint=_final_checkpoint(item.path for item in result.manifest),
         )
     except (DamagedFileError, KeyError, TypeError, ValueError, OverflowError):
         return None
@@ -266,8 +267,8 @@ def usual_of(run_dir: RunDir) -> TrainingEvaluation | None:
 def final_checkpoint(run_dir: RunDir) -> str | None:
     """Return the digest of a finished run's final checkpoint, ``None`` if it is unknown."""
     try:
-        return _final_checkpoint(item["path"] for item in (run_dir.result() or {})["manifest"])
-    except (DamagedFileError, KeyError, TypeError):
+        return _final_checkpoint(item.path for item in run_dir.manifest())
+    except DamagedFileError:
         return None
 
 

@@ -23,6 +23,7 @@ from orchestrator.analysis.run_table import RunReading
 from orchestrator.config.returns import return_figures
 from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.errors import DamagedFileError, NotFoundError, OrchestrateError
+from orchestrator.core.records import plain
 from orchestrator.core.types import RunState
 from orchestrator.planning.throughput.measure import throughput
 from orchestrator.rundir import IndexRow, Row, sweeps
@@ -306,7 +307,7 @@ def _facts(one: Experiment) -> dict[str, Any]:
         "iterations": len(rows) if one.logged else None,
         "wall_time": wall_time if timed else None,
         "train_time": wall_time if timed else None,
-        **throughput([rows]).to_json(),
+        **plain(throughput([rows])),
         **return_figures(rows, BENCHMARL.returns),
         "evaluation_episodes": _evaluation_episodes(one.config),
     }

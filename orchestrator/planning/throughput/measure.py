@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.config.returns import is_evaluation
 from orchestrator.rundir import Row
+from orchestrator.rundir.records.result import Throughput
 
 # Seconds of an iteration, where a trainer measures them. The names are BenchMARL's.
 COLLECTION_TIMER, LEARNING_TIMER = "timers/collection_time", "timers/training_time"
@@ -59,28 +60,6 @@ def comparable(rows: Iterable[Mapping[str, Any]]) -> str:
 
 def _is_speed(value: Any) -> bool:
     return isinstance(value, int | float) and 0 < value < math.inf
-
-
-@dataclass(frozen=True)
-class Throughput:
-    """The figures of a run. ``steady_iterations``: number of iterations in the window. ``provisional``: the
-    window has evaluations but no whole cycle of them.
-
-    ``training_fps`` and ``end_to_end_fps`` are frames per second; the rest are means over the window, in
-    seconds per iteration. ``None``: unknown, as the training throughput of a program that reports no timers.
-    """
-
-    training_fps: float | None = None
-    end_to_end_fps: float | None = None
-    steady_iterations: int = 0
-    seconds_per_iteration: float | None = None
-    collection_seconds: float | None = None
-    learning_seconds: float | None = None
-    provisional: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures as stored in a result."""
-        return asdict(self)
 
 
 @dataclass

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
@@ -20,6 +20,7 @@ from orchestrator.rundir.files.atomic import dump_json, parse_json, write_atomic
 from orchestrator.rundir.files.plain_files import read_plain
 from orchestrator.rundir.records.journal import CLAIMED, STARTED, WorkerLog
 from orchestrator.rundir.records.ledger_entries import jobs_of
+from orchestrator.rundir.records.result import HostFacts
 
 _Value = TypeVar("_Value")
 
@@ -156,17 +157,16 @@ def _measure(
         result = sweep_dir.run_to_read(row.run_id).result()
         if result is None or changed is None or trainer is None:
             return None
-        job = jobs.get(tokens.get((row.run_id, result["attempt"]), ""))
-        speed, frames = result.get("speed") or {}, int(result["frames"])
+        job = jobs.get(tokens.get((row.run_id, result.attempt), ""))
+        frames, training, start = result.frames or 0, result.speed.training_fps or 0.0, None
         # A run of one iteration has no steady window: all of it counts.
-        fps, start = float(speed["end_to_end_fps"] or frames / float(result["wall_time"])), None
-        training = float(speed.get("training_fps") or 0.0)
-        if result["attempts"] == 1 and result["started"] is not None:
-            took = result.get("seconds")
-            took = float(result["ended"]) - float(result["started"]) if took is None else float(took)
+        fps = result.speed.end_to_end_fps or frames / (result.wall_time or 0.0)
+        if result.attempts == 1 and result.started is not None:
+            took = result.seconds
+            took = (result.ended or 0.0) - result.started if took is None else took
             start = max(0.0, took - frames / fps)
         run = _run_of(trainer, row)
-        place, share = _place(result["host"], job), training / fps if training > 0 else None
+        place, share = _place(result.host, job), training / fps if training > 0 else None
         return _checked(MeasuredRun(changed, kind_of(run), place, fps, start, frames, share, length_of(run)))
     except (OrchestrateError, OSError, ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
         return None
@@ -187,9 +187,8 @@ def _run_of(trainer: str, row: IndexRow) -> Run:
     return Run(row.run_id, get_trainer(trainer).name, point, seed, threads, target)
 
 
-def _place(host: Mapping[str, Any], submitted: _Submitted | None) -> TrainingPlace:
-    cpu = printable(str(host["cpu_model"])) if host["cpu_model"] else None
-    gpu = printable(str(host["gpu_model"])) if host["gpu_model"] else ""
+def _place(host: HostFacts, submitted: _Submitted | None) -> TrainingPlace:
+    cpu, gpu = printable(host.cpu_model or "") or None, printable(host.gpu_model or "")
     if submitted is None:
         return TrainingPlace(None, cpu, gpu)
     job = submitted.job

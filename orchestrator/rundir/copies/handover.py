@@ -128,8 +128,9 @@ class JobFiles:
 
     def listed(self, run_id: str) -> list[str]:
         """List the files that the run's result requires. Raises :class:`DamagedFileError`."""
-        result = self._run(run_id).result() or {"manifest": []}
-        return [f"{self.folder(run_id)}/{item['path']}" for item in result["manifest"] if item["required"]]
+        return [
+            f"{self.folder(run_id)}/{item.path}" for item in self._run(run_id).manifest() if item.required
+        ]
 
     def is_result(self, run_id: str, data: bytes) -> bool:
         """Return whether ``data`` equals the run's result here."""

@@ -18,7 +18,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.machine.file_locks import lock
@@ -29,6 +28,7 @@ from orchestrator.rundir.copy_origin import SOURCES, SYNCED, read_copy
 from orchestrator.rundir.files.atomic import dump_json, read_json, storage_errors, write_atomic
 from orchestrator.rundir.files.plain_files import open_to_write
 from orchestrator.rundir.records.journal import JournalReader
+from orchestrator.rundir.records.result import Result
 from orchestrator.rundir.run import RETIRED, RunDir
 from orchestrator.rundir.sweep import COMPARISON, SweepDir
 
@@ -277,15 +277,15 @@ def plain_size(folder: Path, relative: str) -> int | None:
     return path.stat().st_size if path.is_file() else None
 
 
-def is_tidy(result: Mapping[str, Any], there: Collection[str]) -> bool:
+def is_tidy(result: Result, there: Collection[str]) -> bool:
     """Return whether a finished run's source has only its final files.
 
     ``there``: paths in the run's folder at the source.
     """
-    attempt = AttemptDir(Path("attempts") / str(result["attempt"]))
+    attempt = AttemptDir(Path("attempts") / str(result.attempt))
     if attempt.end_path.as_posix() not in there:
         return False
-    stays = {item["path"] for item in result["manifest"]}
+    stays = {item.path for item in result.manifest}
     stays |= {path for path in there if kind_of(PurePosixPath(path)) in ("", "metrics", "logs")}
     stays |= {parent.as_posix() for path in stays for parent in PurePosixPath(path).parents}
     return all(path in stays for path in there if path.startswith("attempts/"))

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Int64, Job, Reason, Value
 from orchestrator.rundir.frozen_code import FrozenCode, SentCode
+from orchestrator.rundir.records.result import Result
 from orchestrator.rundir.records.submitted import SubmissionCost
 
 T = TypeVar("T")
@@ -146,10 +147,8 @@ class FoundResult:
     code_id: str | None = None
 
     @classmethod
-    def of(cls, result: Mapping[str, Any], attempt: int = 0) -> Self:
-        """Read a result file's content. ``attempt``: the default attempt."""
-        frames, value = result.get("frames"), result.get("final_return")
-        return cls(result.get("attempt", attempt), frames, value, result.get("code_id"))
+    def of(cls, result: Result) -> Self:
+        return cls(result.attempt, result.frames, result.final_return, result.code_id)
 
 
 @dataclass(frozen=True)

@@ -181,10 +181,10 @@ def _change_result(**changes: Any) -> Callable[[RunDir], None]:
 DAMAGES = {
     "result cut": (_truncate_result, "is not valid JSON"),
     "result of another run": (_change_result(run_id="0" * 16), "is not the result of run"),
-    "text for a number": (_change_result(frames="many"), "many"),
-    "a number for no table": (_change_result(frames=10**30), "beyond 64 bits"),
-    "no host": (_change_result(host=7), "cannot be read"),
-    "no manifest": (_change_result(manifest=None), "has no list of its files"),
+    "text for a number": (_change_result(frames="many"), "$.frames"),
+    "a number for no table": (_change_result(frames=10**30), "$.frames"),
+    "no host": (_change_result(host=7), "$.host"),
+    "no manifest": (_change_result(manifest=None), "$.manifest"),
     "metrics gone": (lambda folder: folder.attempt(1).metrics.unlink(), "is missing"),
     "metrics shorter": (lambda folder: folder.attempt(1).metrics.write_bytes(b"{}\n"), "holds 3 bytes"),
 }

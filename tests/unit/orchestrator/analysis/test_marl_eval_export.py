@@ -27,7 +27,7 @@ from orchestrator.analysis.collect import collect
 from orchestrator.analysis.marl_eval_export import SWEEP, ExportNames, names_of, write
 from orchestrator.core.types import RunState
 from orchestrator.rundir import Evaluation, Row, SweepDir
-from tests.helpers import surveyed
+from tests.helpers import published, surveyed
 
 NAVIGATION: dict[str, Sequence[Any]] = {
     "task": ["vmas/navigation"],
@@ -63,7 +63,7 @@ def evaluable(results: Path, seeds: int = 1, episodes: int = 1) -> tuple[SweepDi
             files.append(run.attempt(1).checkpoint_name(frames, digest))
             files[-1].parent.mkdir(exist_ok=True)
             files[-1].write_text("weights")
-        publish(run, {**(run.result() or {}), "evaluation": usual}, files)
+        publish(run, {**published(run).fields, "evaluation": usual}, files)
         returns = tuple(float(number) for number in range(10 * episodes))
         told = ("vmas/navigation", len(returns), 0, True, returns, (9,) * len(returns))
         # By another machine's clock than the one that trained.
@@ -264,9 +264,9 @@ def test_a_result_that_does_not_tell_how_it_was_evaluated_has_no_absolute_metric
     sweep, (one,) = evaluable(results)
     sweep.evaluations.add(one)
     run = sweep.run(one.run_id)
-    result = run.result() or {}
-    result["evaluation"]["episodes"] = episodes
-    run.result_path.write_text(json.dumps(result))
+    fields = published(run).fields
+    fields["evaluation"]["episodes"] = episodes
+    run.result_path.write_text(json.dumps(fields))
     assert "1 of 1 run" in written(sweep)[1][0]
 
 

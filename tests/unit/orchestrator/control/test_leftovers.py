@@ -71,10 +71,10 @@ def test_beside_a_published_result_only_a_live_writers_file_stays(finished: RunD
 def test_a_result_never_ends_before_it_started(finished: RunDir) -> None:
     result = finished.result()
     assert result is not None
-    assert result["attempts"] == 2
-    assert result["started"] > time.time()
-    assert result["ended"] >= result["started"]
-    assert 0 < result["seconds"] < 100
+    assert result.attempts == 2
+    assert result.started > time.time()
+    assert result.ended >= result.started
+    assert 0 < result.seconds < 100
 
 
 def test_a_sweep_is_cleared_of_what_killed_writers_left(results: Path, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def speed(
 def result_speed(sweep: SweepDir, number: int = 0) -> float:
     result = sweep.run(sweep.run_ids()[number]).result()
     assert result is not None
-    return float(result["speed"]["end_to_end_fps"])
+    return result.speed.end_to_end_fps or 0.0
 
 
 def test_every_finished_run_is_in_the_table(sweep: SweepDir) -> None:
@@ -123,6 +123,7 @@ def test_a_retired_result_leaves_and_a_damaged_one_is_left_out(sweep: SweepDir) 
         {"frames": "many"},
         {"started": "today"},
         {"host": None},
+        {"host": {"gpu_model": ["L4"]}},
         {"attempt": []},
     ],
 )
@@ -139,11 +140,11 @@ def test_a_machines_name_is_text_and_no_more(sweep: SweepDir) -> None:
     run_id = sweep.run_ids()[0]
     path = sweep.run(run_id).result_path
     result = json.loads(path.read_text())
-    result["host"] |= {"cpu_model": "\x1b[2J", "gpu_model": ["L4"]}
+    result["host"] |= {"cpu_model": "\x1b[2J", "gpu_model": "L4\x07"}
     path.write_text(json.dumps(result))
     place = take_up(sweep).runs[run_id].place
     assert place.cpu == "\\x1b[2J"
-    assert place.gpu == "['L4']"
+    assert place.gpu == "L4\\x07"
 
 
 def test_a_job_of_another_version_is_no_reason_to_stop(sweep: SweepDir) -> None:

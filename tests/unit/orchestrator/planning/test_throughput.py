@@ -16,12 +16,12 @@ from orchestrator.planning.throughput.measure import (
     LEARNING_TIMER,
     TRAINING,
     TRAINING_CLOCK,
-    Throughput,
     Window,
     comparable,
     throughput,
 )
 from orchestrator.rundir import Row
+from orchestrator.rundir.records.result import Throughput
 
 FRAMES = 6000
 

@@ -23,6 +23,7 @@ from orchestrator.rundir import (
     Holder,
     IndexRow,
     MetricsWriter,
+    Result,
     ResumePoint,
     Row,
     RunDir,
@@ -32,7 +33,7 @@ from orchestrator.rundir import (
 )
 from orchestrator.rundir.records.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
 from orchestrator.rundir.records.ledger_entries import DamagedEntry, RetryEntry
-from tests.helpers import enter, inodes
+from tests.helpers import enter, inodes, published
 
 RUN = Run("0" * 16, "command", {"command": ["true"]})
 NO_MANIFEST = f'{{"run_id": "{RUN.run_id}", "manifest": [{{"path": "x"}}]}}'
@@ -312,7 +313,7 @@ def test_a_result_is_published_once(run: RunDir) -> None:
     assert not run.publish({"frames": 2}, [])
     result = run.result()
     assert result is not None
-    assert result["frames"] == 1
+    assert result.frames == 1
     run.verify(result, checksums=True)
     attempt.log.unlink()
     run.verify(result, checksums=True)  # optional
@@ -349,7 +350,7 @@ def test_a_retired_result_stays_readable_and_its_attempts_are_built_on_no_more(r
         run.retire_result()
         assert run.result() is None
         assert run.checkpoints() == []
-        tidy_finished(run, {"manifest": []})
+        tidy_finished(run, Result(run.run_id, ()))
         assert attempt.checkpoint_name(300, f"{number}" * 16).exists(), "the old result lost a file"
     run.retire_result()
     assert sorted(path.name for path in run.path.glob("retired-*")) == ["retired-1.json", "retired-2.json"]
@@ -432,7 +433,7 @@ def test_tidying_spares_the_manifest_and_the_records_and_can_be_repeated(run: Ru
     final = attempt.checkpoints / "2"
     assert run.publish({}, [(final, True), (attempt.metrics, True)])
     for _ in range(2):
-        tidy_finished(run, run.result() or {})
+        tidy_finished(run, published(run))
         files = {path for path in run.path.rglob("*") if path.is_file()}
         assert files == {*kept, final, run.result_path, run.description_path}
     assert (outside / "precious").exists()

@@ -142,7 +142,7 @@ def test_a_manifest_is_of_files_below_or_none(
     else:
         assert size >= 0
         assert is_plain(path)
-        assert check(run, result).absent
+        assert check(run, result.manifest).absent
 
 
 @pytest.mark.parametrize(

@@ -99,9 +99,10 @@ def _again(row: RunRow, point: Mapping[str, Any]) -> str:
 def _configuration(run: RunDir) -> dict[str, str]:
     """Return the composed configuration of a finished run, key by key as text."""
     try:
-        found = (run.result() or {}).get("config")
+        result = run.result()
     except (DamagedFileError, OSError):
         return {}
+    found = result.fields.get("config") if result else None
     return dict(_flat(found, "")) if isinstance(found, Mapping) else {}
 
 
