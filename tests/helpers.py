@@ -16,9 +16,18 @@ from typing import Any, TypeVar
 
 import pytest
 
+from orchestrator.backends.base import Backend
 from orchestrator.config.trainers import get_trainer
+from orchestrator.control.submit import (
+    AS_USUAL,
+    SubmissionReport,
+    SubmitOptions,
+    inspect_sweep,
+    plan_sweep,
+    submit_checked,
+)
 from orchestrator.core.records import plain
-from orchestrator.core.types import Job, Resources, Run, RunState
+from orchestrator.core.types import Job, Resources, Run, RunState, Sweep
 from orchestrator.rundir import IndexRow, LedgerEntry, Result, RunDir, SweepDir
 from orchestrator.rundir.records.ledger_entries import OtherEntry, parse_entry
 from orchestrator.status.survey import RunStatus, Survey
@@ -131,6 +140,14 @@ def submit(
     }
     assert enter(sweep, "submission", data) == number
     return job
+
+
+def submit_sweep(
+    sweep: Sweep, sweep_dir: SweepDir, backend: Backend, options: SubmitOptions = AS_USUAL
+) -> SubmissionReport:
+    """Inspect, plan and submit a sweep, without the check of its runs."""
+    planned = plan_sweep(inspect_sweep(sweep, sweep_dir), backend.capacity(), options)
+    return submit_checked(planned, backend)
 
 
 def enter(sweep: SweepDir, kind: str, data: Mapping[str, Any]) -> int:

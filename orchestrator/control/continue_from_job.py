@@ -44,13 +44,12 @@ def proceed(results: Path, name: str, job: str) -> str:
 
 def _submit(sweep_dir: SweepDir, latest: LastSubmission) -> Plan | None:
     """The submitted plan; ``None`` if runs are left that the queue has no room for."""
-    backend, options, rooms = latest.backend, SubmitOptions(latest.slots, latest.canary), []
+    backend, options = latest.backend, SubmitOptions(latest.slots, latest.canary)
 
     def room() -> Capacity:
         """The queue's room. The profile's limits count only jobs that still have work."""
         capacity = backend.capacity()
         limits = [limit for limit in (capacity.at_once, capacity.most) if limit is not None]
-        rooms.append(capacity.room)
         if capacity.no_feed is not None and capacity.room == 0:
             raise RefusedError(
                 f"the queue has no room: {capacity.no_feed}",
@@ -67,12 +66,10 @@ def _submit(sweep_dir: SweepDir, latest: LastSubmission) -> Plan | None:
 
     sweep = submit.latest_sweep(sweep_dir)
     try:
-        done = submit.submit_sweep(
-            sweep, sweep_dir, backend, options, define=False, capacity=room, assignment=latest.assignment
-        )
+        done = submit.resubmit(sweep, sweep_dir, backend, options, room, latest.assignment)
     except QueueFullError:
         return None
-    return None if done.plan.waiting and rooms == [0] else done.plan
+    return None if done.full else done.plan
 
 
 def _through(sweep_dir: SweepDir) -> dict[str, float]:

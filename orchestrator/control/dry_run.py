@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,11 @@ from orchestrator.backends.base import Backend
 from orchestrator.config.check import check_plan
 from orchestrator.config.code.snapshot import key_notes
 from orchestrator.control import submit
-from orchestrator.control.submit import AS_USUAL, SubmitOptions
+from orchestrator.control.submit import AS_USUAL, SubmissionPlan, SubmitOptions, SweepState
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
 from orchestrator.core.records import plain
-from orchestrator.core.types import Capacity, Plan, Sweep, TargetAssignment
-from orchestrator.rundir import FrozenCode, SweepDir
+from orchestrator.core.types import Plan, TargetAssignment
+from orchestrator.rundir import FrozenCode
 
 # Note of a plan made without the limits of the cluster.
 UNASKED = "the cluster was not asked for its limits, so that arrays may be cut differently when submitted"
@@ -23,47 +23,20 @@ UNCHECKED = "the configurations are checked there, when they are submitted"
 
 
 def rehearse(
-    sweep: Sweep,
-    sweep_dir: SweepDir,
+    prospect: SubmissionPlan,
     backend: Backend,
-    options: SubmitOptions = AS_USUAL,
-    *,
+    unasked: Sequence[str] = (),
+    warnings: Iterable[object] = (),
     code: FrozenCode | None = None,
-    assignment: TargetAssignment | None = None,
-    later: int = 0,
-) -> Mapping[str, Any]:
-    """Check and plan a submission, to the byte, in the form of :func:`planned`.
+) -> dict[str, Any]:
+    """Return a planned submission with its scripts, to the byte, as JSON values.
 
-    Reads the target's limits as a submission does; a note says if it does not answer. A part of a sweep that
-    targets share (``assignment``) is not checked: the whole was, before. The arguments are those of
-    :func:`submit.plan_sweep` and :func:`submit.render_plan`. Raises :class:`ChecksFailedError`.
+    ``unasked``: why the cluster was not asked for its limits, as of :func:`plan_now`. ``warnings``: those of
+    :func:`warnings_of`. ``code`` as for :func:`submit.render_plan`.
     """
-    capacity, notes = capacity_now(backend)
-    prospect = submit.plan_sweep(submit.inspect_sweep(sweep, sweep_dir), capacity, options, assignment, later)
     plan = prospect.plan
-    warnings = _warnings(plan, code) if assignment is None else ()
-    concerns = backend.concerns(plan, ask=not notes)
-    scripts = submit.render_plan(plan, sweep_dir, backend, code)
-    keys = key_notes(Path.cwd()) if code is None and assignment is None else ()
-    return planned(plan, scripts, (*notes, *prospect.seen.damaged, *map(str, (*warnings, *concerns)), *keys))
-
-
-def _warnings(plan: Plan, code: FrozenCode | None) -> Iterable[object]:
-    if code is not None and not code.cwd.is_dir():
-        return (UNCHECKED,)
-    return check_plan(plan, code.cwd if code else None).require_passed()
-
-
-def capacity_now(backend: Backend) -> tuple[Capacity, tuple[str, ...]]:
-    """The target's limits; if it does not answer, those of the profile and a note."""
-    try:
-        return backend.capacity(), ()
-    except BackendUnavailableError as error:
-        return backend.capacity(ask=False), (f"{UNASKED}: {error}",)
-
-
-def planned(plan: Plan, scripts: Mapping[str, str], notes: Iterable[str] = ()) -> dict[str, Any]:
-    """A plan with its scripts, by array, as JSON values. ``notes``: remarks before the submission."""
+    concerns = backend.concerns(plan, ask=not unasked)
+    scripts = submit.render_plan(plan, prospect.state.sweep_dir, backend, code)
     arrays = [
         {
             "token": array.token,
@@ -74,9 +47,34 @@ def planned(plan: Plan, scripts: Mapping[str, str], notes: Iterable[str] = ()) -
         }
         for array in plan.arrays
     ]
+    notes = [*unasked, *prospect.state.seen.damaged, *map(str, (*warnings, *concerns))]
     skipped, waiting = dict(plan.skipped), len(plan.waiting)
-    told = {"skipped": skipped, "waiting": waiting, "notes": list(notes)}
-    return {"target": plan.target, "arrays": arrays, **told}
+    return {"target": plan.target, "arrays": arrays, "skipped": skipped, "waiting": waiting, "notes": notes}
+
+
+def warnings_of(plan: Plan, code: FrozenCode | None = None) -> Iterable[object]:
+    """Check the planned runs with this code, by default of the folder of the call; return the warnings.
+
+    Raises :class:`ChecksFailedError`.
+    """
+    if code is None:
+        return (*check_plan(plan).require_passed(), *key_notes(Path.cwd()))
+    return check_plan(plan, code.cwd).require_passed() if code.cwd.is_dir() else (UNCHECKED,)
+
+
+def plan_now(
+    state: SweepState,
+    backend: Backend,
+    options: SubmitOptions = AS_USUAL,
+    assignment: TargetAssignment | None = None,
+) -> tuple[SubmissionPlan, tuple[str, ...]]:
+    """Plan with the target's limits; without an answer by its profile, with a note that says so."""
+    unasked: tuple[str, ...] = ()
+    try:
+        capacity = backend.capacity()
+    except BackendUnavailableError as error:
+        capacity, unasked = backend.capacity(ask=False), (f"{UNASKED}: {error}",)
+    return submit.plan_sweep(state, capacity, options, assignment), unasked
 
 
 def said_before(backend: Backend, plan: Plan) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from orchestrator.control.exchange import Tell, drain_instances, exchange_with_i
 from orchestrator.control.poll import leave_queue, poll_sweep
 from orchestrator.control.submit import AS_USUAL, SubmitOptions
 from orchestrator.core.errors import BackendUnavailableError, BudgetError, RefusedError, StorageError
-from orchestrator.core.types import Capacity, JobState, Reason, RunState, Sweep
+from orchestrator.core.types import JobState, Reason, RunState, Sweep
 from orchestrator.planning.auto_retry import second_chances
 from orchestrator.planning.budget import worth_going_on
 from orchestrator.planning.ordering import canaries
@@ -76,16 +76,8 @@ class OneTarget:
         return poll_sweep(self.sweep_dir, submit.rows_of(self.sweep, self.sweep_dir))
 
     def submit(self) -> str | None:
-        rooms = []
-
-        def room() -> Capacity:
-            capacity = self._backend.capacity()
-            rooms.append(capacity.room)
-            return capacity
-
-        sweep, sweep_dir, backend, options = self.sweep, self.sweep_dir, self._backend, self.options
-        plan = submit.submit_sweep(sweep, sweep_dir, backend, options, define=False, capacity=room).plan
-        full = rooms == [0] and plan.waiting and not plan.jobs
+        done = submit.resubmit(self.sweep, self.sweep_dir, self._backend, self.options)
+        full = done.full and not done.plan.jobs
         return "the queue takes no more jobs of yours now" if full else None
 
     def second_chances(self, seen: Survey) -> Sequence[AttemptsEntry]:

@@ -24,7 +24,9 @@ def forecasts(state: SweepState, names: Iterable[str], options: SubmitOptions) -
     for name in names:
         profile = find_profile(name)
         prospect = plan_sweep(state, make_backend(profile).capacity(ask=False), options)
-        found.append(forecast(prospect.plan, prospect.seen, where_of(profile, table, list_price), table))
+        found.append(
+            forecast(prospect.plan, prospect.state.seen, where_of(profile, table, list_price), table)
+        )
     return found
 
 

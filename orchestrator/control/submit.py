@@ -37,21 +37,7 @@ from orchestrator.rundir.records.ledger_entries import (
 from orchestrator.status.disk_check import RunEvidence, correct, inspect, put_on_record
 from orchestrator.status.ledger import submitted_plugins
 from orchestrator.status.ownership import share
-from orchestrator.status.survey import Survey, retried
-
-
-@dataclass(frozen=True)
-class SubmissionReport:
-    """What a call of `sweep` did: the plan, the jobs that were there before, what a person is to know.
-
-    ``adopted``: tokens of jobs at work; ``queued``: of those that wait.
-    """
-
-    plan: Plan
-    adopted: frozenset[str]
-    queued: frozenset[str]
-    job_ids: Mapping[str, str]
-    notes: tuple[str, ...] = ()
+from orchestrator.status.survey import RunStatus, Survey, retried
 
 
 def record(sweep: Sweep, sweep_dir: SweepDir) -> int:
@@ -92,7 +78,7 @@ class SweepState:
     """What a plan rests on.
 
     ``told``: the states by journals and backends; ``found``: what run folders hold; ``seen``: the states by
-    both.
+    both. ``chances``: failed runs to train again, if that is decided for several targets at once.
     """
 
     sweep: Sweep
@@ -100,6 +86,32 @@ class SweepState:
     told: Survey
     found: Mapping[str, RunEvidence]
     seen: Survey
+    chances: Sequence[AttemptsEntry] | None = None
+
+    def with_chances(self, chances: Sequence[AttemptsEntry]) -> SweepState:
+        """Return the state in which these failed runs are trained again."""
+        return replace(self, seen=retried(self.seen, chances), chances=chances)
+
+    def after(self, plan: Plan, ledger: Sequence[LedgerEntry] | None = None) -> SweepState:
+        """Return the state once the plan is submitted, with the ``ledger`` of then.
+
+        Without a ledger, as in a dry run, an entry with the jobs stands in for the submission's.
+        """
+        tokens = {run_id: job.token for job in plan.jobs for run_id in job.run_ids}
+        queued = {
+            run_id: replace(self.seen.statuses[run_id], state=RunState.QUEUED, token=token, reason=None)
+            for run_id, token in tokens.items()
+        }
+        new, before = [job.token for job in plan.jobs], self.seen.ledger
+        entry = SubmissionEntry(number=before[-1].number + 1 if before else 1, jobs=plan.jobs)
+        seen = replace(
+            self.seen,
+            statuses={**self.seen.statuses, **queued},
+            live=self.seen.live.union(new),
+            targets={**self.seen.targets, **dict.fromkeys(new, plan.target)},
+            ledger=(*before, entry) if ledger is None else ledger,
+        )
+        return replace(self, told=seen, found={}, seen=seen, chances=())
 
 
 def inspect_sweep(sweep: Sweep, sweep_dir: SweepDir) -> SweepState:
@@ -108,6 +120,13 @@ def inspect_sweep(sweep: Sweep, sweep_dir: SweepDir) -> SweepState:
     told = poll_sweep(sweep_dir, rows_of(sweep, sweep_dir))
     found = inspect(sweep_dir, told.statuses)
     return SweepState(sweep, sweep_dir, told, found, correct(told, found, sweep_dir))
+
+
+def unbegun(sweep: Sweep, sweep_dir: SweepDir) -> SweepState:
+    """Return the state of a sweep that was never submitted. Reads nothing."""
+    rows = [IndexRow(run_id, True, point) for run_id, point in sweep.points.items()]
+    seen = Survey(rows, {row.run_id: RunStatus(row.run_id) for row in rows}, frozenset())
+    return SweepState(sweep, sweep_dir, seen, {}, seen)
 
 
 @dataclass(frozen=True)
@@ -132,13 +151,29 @@ AS_USUAL = SubmitOptions()
 
 @dataclass(frozen=True)
 class SubmissionPlan:
-    """What would be submitted. ``chances``: failed runs to train again; ``seen``: the states with these."""
+    """What would be submitted, by which state. ``room``: jobs that the queue still accepts, if limited."""
 
     plan: Plan
-    chances: Sequence[AttemptsEntry]
-    seen: Survey
     state: SweepState
+    options: SubmitOptions
     assignment: TargetAssignment | None
+    room: int | None
+
+
+@dataclass(frozen=True)
+class SubmissionReport:
+    """What was submitted, by which plan, and notes for users. ``state``: that of the sweep afterwards."""
+
+    plan: Plan
+    planned: SubmissionPlan
+    job_ids: Mapping[str, str]
+    notes: tuple[str, ...]
+    state: SweepState
+
+    @property
+    def full(self) -> bool:
+        """Whether runs wait because the queue had no room at all."""
+        return bool(self.plan.waiting) and self.planned.room == 0
 
 
 def plan_sweep(
@@ -146,21 +181,20 @@ def plan_sweep(
     capacity: Capacity,
     options: SubmitOptions = AS_USUAL,
     assignment: TargetAssignment | None = None,
-    later: int = 0,
 ) -> SubmissionPlan:
-    """What would be submitted now, after so many other submissions (``later``). Writes nothing."""
-    chances = second_chances(state.sweep, state.seen, capacity)
-    seen = retried(state.seen, chances)
+    """What would be submitted now; with an ``assignment`` of its runs alone. Writes nothing."""
+    if state.chances is None:
+        state = state.with_chances(second_chances(state.sweep, state.seen, capacity))
     plan = make_plan(
         state.sweep,
-        seen,
+        state.seen,
         capacity,
-        submission=_next_submission(state.seen.ledger) + later,
+        submission=_next_submission(state.seen.ledger),
         slots=options.slots,
         canary=options.canary,
         assignment=assignment,
     )
-    return SubmissionPlan(plan, chances, seen, state, assignment)
+    return SubmissionPlan(plan, state, options, assignment, capacity.room)
 
 
 def _next_submission(ledger: Sequence[LedgerEntry]) -> int:
@@ -178,57 +212,58 @@ def is_settled(prospect: SubmissionPlan) -> bool:
         state.seen.statuses == state.told.statuses
         and all(status.final for status in plan.states.values())
         and not plan.jobs
-        and not _new_skips(plan, prospect.seen)
+        and not _new_skips(plan, state.seen)
         and latest is not None
         and latest[1] == state.sweep.grid_text
-        and list(prospect.seen.rows) == _known_rows(state.sweep_dir)
+        and list(state.seen.rows) == _known_rows(state.sweep_dir)
     )
 
 
-def submit_sweep(
+def resubmit(
     sweep: Sweep,
     sweep_dir: SweepDir,
     backend: Backend,
-    options: SubmitOptions = AS_USUAL,
-    *,
-    define: bool = True,
+    options: SubmitOptions,
     capacity: Callable[[], Capacity] | None = None,
     assignment: TargetAssignment | None = None,
 ) -> SubmissionReport:
-    """Submit the missing runs that no live job has.
+    """Submit the runs that no live job has, as a replacement of a lost worker.
 
-    With ``define`` the grid becomes the sweep's latest; without, as for a replacement of a lost worker, a
-    grid that was submitted meanwhile stays the latest. ``capacity`` replaces the backend's own; it is read
-    when no other command can submit. ``assignment``: as for :func:`make_plan`.
+    ``capacity`` replaces the backend's own; it is read when no other command can submit.
     """
     with _deciding(sweep_dir):
-        if not define:
-            sweep = replace(sweep, plugins=submitted_plugins(sweep_dir))
         settle_submissions(sweep_dir)
-        state = inspect_sweep(sweep, sweep_dir)
+        state = inspect_sweep(as_submitted(sweep, sweep_dir), sweep_dir)
         prospect = plan_sweep(state, (capacity or backend.capacity)(), options, assignment)
-        # Run the code of the latest submission: the checkout may have changed since.
-        code = None if define else submitted_code(sweep_dir)
-        return _submit(prospect, backend, options, code, define=define)
+        return _submit(prospect, backend, None, define=False)
+
+
+def as_submitted(sweep: Sweep, sweep_dir: SweepDir) -> Sweep:
+    """Return the sweep with the plug-ins of its latest submission."""
+    return replace(sweep, plugins=submitted_plugins(sweep_dir))
 
 
 def submit_checked(
     prospect: SubmissionPlan,
     backend: Backend,
-    options: SubmitOptions,
-    check: Callable[[Plan], None],
+    check: Callable[[Plan], None] | None = None,
     code: FrozenCode | None = None,
+    *,
+    define: bool = True,
 ) -> SubmissionReport:
     """Submit a checked plan. If another command has decided on the sweep since, plan and ``check`` anew.
 
-    The grid becomes the sweep's latest. ``code`` replaces a new snapshot of the code.
+    ``code`` replaces a new snapshot of the code. With ``define`` the grid becomes the sweep's latest;
+    without, a grid that was submitted meanwhile stays the latest, and the latest code is used.
     """
-    sweep, sweep_dir = prospect.state.sweep, prospect.state.sweep_dir
-    with _deciding(sweep_dir):
-        if settle_submissions(sweep_dir) or prospect.seen.ledger != sweep_dir.read_ledger():
-            prospect = plan_sweep(inspect_sweep(sweep, sweep_dir), backend.capacity(), options)
-            check(prospect.plan)
-        return _submit(prospect, backend, options, code)
+    state = prospect.state
+    with _deciding(state.sweep_dir):
+        if settle_submissions(state.sweep_dir) or state.seen.ledger != state.sweep_dir.read_ledger():
+            state = inspect_sweep(state.sweep, state.sweep_dir)
+            prospect = plan_sweep(state, backend.capacity(), prospect.options, prospect.assignment)
+            if check is not None:
+                check(prospect.plan)
+        return _submit(prospect, backend, code, define=define)
 
 
 @contextmanager
@@ -243,32 +278,34 @@ def _deciding(sweep_dir: SweepDir) -> Iterator[None]:
 def _submit(
     prospect: SubmissionPlan,
     backend: Backend,
-    options: SubmitOptions,
     code: FrozenCode | None,
     *,
-    define: bool = True,
+    define: bool,
 ) -> SubmissionReport:
     """Put on record what the plan rests on, then submit it. Call under the lock.
 
     The order is safe at every moment: ledger entry, submission, its id in the ledger. A job that was
     submitted but not recorded is found by its token.
     """
-    sweep_dir, seen = prospect.state.sweep_dir, prospect.seen
+    state, sweep_dir, seen = prospect.state, prospect.state.sweep_dir, prospect.state.seen
     latest = sweep_dir.latest_grid()
-    grid = record(prospect.state.sweep, sweep_dir) if define or latest is None else latest[0]
+    grid = record(state.sweep, sweep_dir) if define or latest is None else latest[0]
     notes = _record(prospect)
     plan = _describe_runs(prospect.plan, sweep_dir)
     ids: Mapping[str, str] = {}
     if plan.jobs or _new_skips(plan, seen):
+        if not define:  # the checkout may have changed since
+            code = submitted_code(sweep_dir)
         code = code or freeze(sweep_dir, Path.cwd())
-        money = reckon(plan, seen, sweep_dir, backend.address, list_price, options.budget, launch=define)
+        budget = prospect.options.budget
+        money = reckon(plan, seen, sweep_dir, backend.address, list_price, budget, launch=define)
         scripts = scripts_of(money.plan, sweep_dir, backend, code)
-        entry = _entry(money, backend, options, grid, code, prospect.assignment)
+        entry = _entry(money, prospect, backend, grid, code)
         submission = Submission(money.plan, sweep_dir, entry)  # what cannot be rendered is not on record
         full = submission.submit(scripts, backend)
         plan, ids = submission.plan, submission.job_ids
         notes += code.notes + money.notes + full
-    return SubmissionReport(plan, seen.working, seen.live - seen.working, ids, notes)
+    return SubmissionReport(plan, prospect, ids, notes, state.after(plan, sweep_dir.read_ledger()))
 
 
 def _record(prospect: SubmissionPlan) -> tuple[str, ...]:
@@ -278,7 +315,7 @@ def _record(prospect: SubmissionPlan) -> tuple[str, ...]:
     close_attempts(sweep_dir, state.told)
     notes = leave_queue(sweep_dir, state.told)
     put_on_record(state.told, state.found, sweep_dir)
-    for entry in prospect.chances:
+    for entry in state.chances or ():
         sweep_dir.add_to_ledger(entry)
     return notes
 
@@ -306,15 +343,10 @@ def render_plan(
 
 
 def _entry(
-    money: BudgetedPlan,
-    backend: Backend,
-    options: SubmitOptions,
-    grid: int,
-    code: FrozenCode,
-    assignment: TargetAssignment | None,
+    money: BudgetedPlan, prospect: SubmissionPlan, backend: Backend, grid: int, code: FrozenCode
 ) -> SubmissionEntry:
     """Return the ledger entry of a submission before its first array is submitted."""
-    plan = money.plan
+    plan, options, assignment = money.plan, prospect.options, prospect.assignment
     return SubmissionEntry(
         grid=grid,
         backend=backend.kind,

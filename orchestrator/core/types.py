@@ -349,13 +349,11 @@ class TargetAssignment:
     """The runs of a sweep that one of several targets may execute; no other target has them.
 
     ``skipped``: runs that no target can execute, with the reason. ``places``: how many can begin now.
-    ``taken``: in a rehearsal, those of its runs that would first be taken from another target.
     """
 
     run_ids: frozenset[str]
     skipped: Mapping[str, str] = field(default_factory=dict)
     places: int | None = None
-    taken: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def make_plan(
     ``submission``: the number of the future ledger entry, which begins the job tokens. With an ``assignment``
     only its runs are planned.
     """
-    todo = to_do(sweep, survey, assignment.taken if assignment is not None else ())
+    todo = to_do(sweep, survey)
     skipped: dict[str, str] = {}
     if assignment is not None:
         skipped = {
@@ -93,10 +93,9 @@ def make_plan(
     )
 
 
-def to_do(sweep: Sweep, survey: Survey, taken: Container[str] = ()) -> list[Run]:
-    """Return the sweep's runs that a new job can train, and those that are ``taken`` from a job before."""
-    statuses = survey.statuses
-    return [run for run in sweep.runs if statuses[run.run_id].state in _TO_DO or run.run_id in taken]
+def to_do(sweep: Sweep, survey: Survey) -> list[Run]:
+    """Return the sweep's runs that a new job can train."""
+    return [run for run in sweep.runs if survey.statuses[run.run_id].state in _TO_DO]
 
 
 class _Order(Protocol):

@@ -15,18 +15,23 @@ import pytest
 from orchestrator.backends.local import LocalBackend
 from orchestrator.config.sweep import load_sweep
 from orchestrator.control.follow import OneTarget, follow
-from orchestrator.control.submit import submit_sweep
 from orchestrator.core.types import Capacity
 from orchestrator.rundir import SweepDir
 from tests import helpers
 from tests.audit import check_finished
 from tests.executioner import Executioner
 
-CAPACITY = Capacity("local", 2, 0)
 STEPS, RUNS = 20, 2
 
-# Writes of `submit_sweep` for this grid in their order; a test below says when this is not so any more.
+# Writes of a submission for this grid in their order; a test below says when this is not so any more.
 WRITES = ["grid", "index", "descriptions", "ledger", "script", "submission", "ledger"]
+
+
+class Machine(LocalBackend):
+    """This machine, with two cores."""
+
+    def capacity(self, ask: bool = True) -> Capacity:
+        return Capacity("local", 2, 0)
 
 
 def submit_and_die(grid: Path, results: Path, number: int, moment: str, told: Any = None) -> None:
@@ -35,7 +40,7 @@ def submit_and_die(grid: Path, results: Path, number: int, moment: str, told: An
     executioner.watch_writes()
     LocalBackend.submit = executioner.watch(LocalBackend.submit, lambda _: "submission")  # type: ignore
     sweep = load_sweep(grid)
-    submit_sweep(sweep, SweepDir(results, sweep.name), LocalBackend(), capacity=lambda: CAPACITY)
+    helpers.submit_sweep(sweep, SweepDir(results, sweep.name), Machine())
     if told is not None:
         told.put(executioner.names)
 
@@ -60,9 +65,9 @@ def in_a_process(*arguments: Any) -> int | None:
 
 def finish_sweep(grid: Path, results: Path) -> SweepDir:
     """The same command again, to the end."""
-    sweep, backend = load_sweep(grid), LocalBackend()
+    sweep, backend = load_sweep(grid), Machine()
     sweep_dir = SweepDir(results, sweep.name)
-    submit_sweep(sweep, sweep_dir, backend, capacity=lambda: CAPACITY)
+    helpers.submit_sweep(sweep, sweep_dir, backend)
     deadline = time.monotonic() + 120
     for _ in follow(OneTarget(sweep, sweep_dir, backend)):
         assert time.monotonic() < deadline, "the sweep does not end"

@@ -21,7 +21,7 @@ from orchestrator.config.trainers import get_trainer, trainer_names
 from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.config.trainers.command import COMMAND
 from orchestrator.control.last_submission import submitted_code
-from orchestrator.control.submit import AS_USUAL, inspect_sweep, plan_sweep, submit_checked
+from orchestrator.control.submit import inspect_sweep, plan_sweep, submit_checked
 from orchestrator.core.records import parse
 from orchestrator.core.types import RunState
 from orchestrator.rundir import FrozenCode, SweepDir
@@ -247,7 +247,7 @@ def test_kept_code_of_another_version_is_started_by_the_names_of_its_own_modules
     moved = replace(code, entries={**code.entries, "worker": "jobs.parent"})
     backend = LocalBackend()
     planned = plan_sweep(inspect_sweep(loaded, sweep), backend.capacity())
-    submit_checked(planned, backend, AS_USUAL, lambda plan: None, moved)
+    submit_checked(planned, backend, code=moved)
     (run,) = loaded.runs
     wait_for(sweep.run(run.run_id).result_path.exists, what="a result")
     wait_for(lambda: all(log.exited for log in sweep.read_journals()), what="the worker's end")

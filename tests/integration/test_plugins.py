@@ -22,6 +22,7 @@ from orchestrator.config.sweep import load_sweep, runs_of
 from orchestrator.control import submit
 from orchestrator.rundir import SweepDir
 from tests import warm
+from tests.helpers import submit_sweep
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "my-marl"
@@ -146,11 +147,11 @@ def test_a_job_that_replaces_another_has_its_plugins(project: Path, monkeypatch:
     monkeypatch.chdir(project)
     sweep, sweep_dir = load_sweep(Path("corridor.yaml")), SweepDir(project / "results", "corridor")
     backend = Nobody()
-    first = submit.submit_sweep(sweep, sweep_dir, backend).plan
+    first = submit_sweep(sweep, sweep_dir, backend).plan
     assert [job.plugins for job in first.jobs] == [sweep.plugins]
     recorded = load_sweep(sweep_dir.latest_grid_path())
     assert recorded.plugins != sweep.plugins
-    second = submit.submit_sweep(recorded, sweep_dir, backend, define=False).plan
+    second = submit.resubmit(recorded, sweep_dir, backend, submit.AS_USUAL).plan
     assert [job.plugins for job in second.jobs] == [sweep.plugins]
 
 

@@ -38,7 +38,7 @@ class Flow(ABC):
 
     @abstractmethod
     def rehearse(self) -> Mapping[str, Any]:
-        """What would be submitted, to the byte, as :func:`dry_run.planned` describes it; writes nothing."""
+        """What would be submitted, to the byte, as of :func:`dry_run.rehearse`; writes nothing."""
 
     def start(self, tell: Tell, warn: Tell, *, detach: bool) -> Started:
         """Check and submit what is missing. ``warn`` gets what a person should know before that.

@@ -37,11 +37,12 @@ class SeveralTargets(Flow):
         shared.tell = self._tell
         kept = shared.take_from_others()
         exchange_with_instances(self.sweep_dir, self._tell, not_within=0, orphans=True)
-        seen = shared.inspected()
+        now = shared.inspect()
+        seen = now.seen
         for warning in shared.check(seen):
             self._warn(str(warning))
         todo = shared.todo(seen)
-        shared.submit(define=True)
+        shared.submit(now, define=True)
         left = max(0, len(todo) - sum(shared.dealt.values()))
         return Started(
             f"{self.sweep_dir.path}/",

@@ -54,7 +54,10 @@ class OwnTarget(Flow):
         self._settled: Survey | None = None
 
     def rehearse(self) -> Mapping[str, Any]:
-        return dry_run.rehearse(self.sweep, self.sweep_dir, self._backend, self.options, code=self._code)
+        state = submit.inspect_sweep(self.sweep, self.sweep_dir)
+        prospect, unasked = dry_run.plan_now(state, self._backend, self.options)
+        warnings = dry_run.warnings_of(prospect.plan, self._code)
+        return dry_run.rehearse(prospect, self._backend, unasked, warnings, self._code)
 
     def _start(self) -> Started:
         kept = delegate.take_back(self.sweep, self.sweep_dir) if self._take_back else {}
@@ -63,19 +66,20 @@ class OwnTarget(Flow):
         state, path = submit.inspect_sweep(self.sweep, self.sweep_dir), f"{self.sweep_dir.path}/"
         prospect = submit.plan_sweep(state, self._backend.capacity(ask=False), self.options)
         if submit.is_settled(prospect):
-            notes = leave_queue(self.sweep_dir, prospect.seen)
-            self._settled = with_stale(prospect.seen, self.sweep_dir)
+            notes = leave_queue(self.sweep_dir, prospect.state.seen)
+            self._settled = with_stale(prospect.state.seen, self.sweep_dir)
             return Started(path, notes=notes, kept=kept, over=self.detach or not self.costs())
         prospect = submit.plan_sweep(state, self._backend.capacity(), self.options)
         self._check(prospect.plan)
         report_step(f"submitting to {self.target}")
-        done = submit.submit_checked(prospect, self._backend, self.options, self._check, self._code)
+        done = submit.submit_checked(prospect, self._backend, self._check, self._code)
+        seen = done.planned.state.seen
         plan, self._jobs, self._waiting = done.plan, done.plan.jobs, done.plan.waiting
         return Started(
             path,
             len(plan.run_ids) if plan.jobs else 0,
-            len(done.adopted),
-            len(done.queued),
+            len(seen.working),
+            len(seen.live - seen.working),
             arrays=tuple(_arrays(done)),
             waiting=waiting(
                 len(plan.waiting), submitted=bool(plan.jobs), no_feed=plan.no_feed, follow=self._code is None

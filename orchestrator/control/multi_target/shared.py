@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.backends.local import LocalBackend
@@ -15,7 +15,14 @@ from orchestrator.control.multi_target.targets import SharedSweep, TargetHandle,
 from orchestrator.control.poll import poll_sweep
 from orchestrator.control.remote import delegate
 from orchestrator.control.remote.places import assigned_of
-from orchestrator.control.submit import SweepState, inspect_sweep, rows_of, submit_sweep
+from orchestrator.control.submit import (
+    SweepState,
+    as_submitted,
+    inspect_sweep,
+    plan_sweep,
+    rows_of,
+    submit_checked,
+)
 from orchestrator.core.errors import OrchestrateError, RefusedError
 from orchestrator.core.types import Run, RunState, TargetAssignment
 from orchestrator.planning.auto_retry import second_chances
@@ -24,7 +31,19 @@ from orchestrator.planning.ordering import canaries, in_turns
 from orchestrator.planning.plan import can_have_more_memory, to_do
 from orchestrator.rundir.records.ledger_entries import AttemptsEntry
 from orchestrator.status.disk_check import proved_ended
-from orchestrator.status.survey import Survey, retried
+from orchestrator.status.survey import Survey
+
+
+@dataclass(frozen=True)
+class SharedState:
+    """The state of a sweep on several targets; ``seen``: the states with those in trees behind ssh.
+
+    ``seconds``: the predicted mean time of a run by target, as far as it is known and runs are to do.
+    """
+
+    state: SweepState
+    seen: Survey
+    seconds: Mapping[str, float]
 
 
 class SharedTargets:
@@ -51,10 +70,19 @@ class SharedTargets:
         sweep_dir = self.sweep_dir
         return fleet.present(sweep_dir, poll_sweep(sweep_dir, rows_of(self.sweep, sweep_dir)))
 
-    def inspected(self) -> Survey:
-        """The sweep's state as a plan takes it: corrected by the files, after second chances."""
-        seen = inspect_sweep(self.sweep, self.sweep_dir).seen
-        return fleet.present(self.sweep_dir, retried(seen, self.second_chances(seen)))
+    def inspect(self, *, define: bool = True) -> SharedState:
+        """The sweep's state as a plan takes it: corrected by the files, after second chances.
+
+        ``define`` as for :meth:`submit`.
+        """
+        sweep = self.sweep if define else as_submitted(self.sweep, self.sweep_dir)
+        state = inspect_sweep(sweep, self.sweep_dir)
+        state = state.with_chances(self.second_chances(state.seen))
+        seen, seconds = fleet.present(self.sweep_dir, state.seen), dict[str, float]()
+        if self.todo(seen):
+            addresses = [target.address for target in self._targets]
+            seconds = mean_seconds(replace(state, seen=seen), addresses, self.options)
+        return SharedState(state, seen, seconds)
 
     def todo(self, seen: Survey) -> list[str]:
         """Runs without a target, the most urgent first: those begun before, then the others interleaved."""
@@ -101,55 +129,43 @@ class SharedTargets:
         others = {run for one in given if one.place.address not in own for run in one.run_ids}
         return delegate.take_back(self.sweep, self.sweep_dir, others, waiting=True) if others else {}
 
-    def submit(self, *, define: bool = False) -> str | None:
+    def submit(self, now: SharedState | None = None, *, define: bool = False) -> str | None:
         """Deal all runs that have not begun, and submit them; a temporary obstacle as text, or ``None``.
 
-        ``define``: the grid becomes the sweep's latest. Other targets get the share of one that refuses; if
-        no target takes a run, raise its error.
+        ``now``: the sweep's state, if it was inspected before. ``define``: the grid becomes the sweep's
+        latest. Other targets get the share of one that refuses; if no target takes a run, raise its error.
         """
-        self._open(define=define)
-        seen = self.inspected()
-        seconds = self._mean_seconds(seen)
-        moves = self._to_take(seen, seconds)
+        now = self._open(now or self.inspect(define=define), define=define)
+        moves = self._to_take(now)
         for target, run_ids in moves:
-            self._take(target, run_ids, seen)
+            self._take(target, run_ids, now.seen)
         # After the entry in the ledger: a worker that claimed one before that has it.
         taken = {run for _, run_ids in moves for run in run_ids}
         claimed = {run for run in taken if not proved_ended(self.sweep_dir.run(run))}
         self.dealt, self.refusals, waiting = {}, [], set(claimed)
         if taken:
-            seen = self.inspected()
-            seconds = self._mean_seconds(seen)
+            now = self.inspect(define=define)
         accepting = list(self._targets)
-        while refusing := self._submit(seen, seconds, accepting, waiting, define=define and not self.dealt):
+        while refusing := self._submit(now, accepting, waiting, define=define and not self.dealt):
             accepting.remove(refusing)
-            seen = self.inspected()
+            now = self.inspect(define=define)
         if self.refusals and not self.dealt:
             raise min(self.refusals, key=lambda error: isinstance(error, RefusedError))
         full = waiting > claimed and not self.dealt
         return "the queues take no more jobs of yours now" if full else None
 
-    def _open(self, *, define: bool) -> None:
-        """Record the grid, skipped runs and second chances."""
-        nothing = TargetAssignment(frozenset(), self.skipped)
-        submit_sweep(
-            self.sweep, self.sweep_dir, LocalBackend(), self.options, define=define, assignment=nothing
-        )
-        with self.sweep_dir.lock():
-            for entry in self.second_chances(poll_sweep(self.sweep_dir, rows_of(self.sweep, self.sweep_dir))):
-                self.sweep_dir.add_to_ledger(entry)
+    def _open(self, now: SharedState, *, define: bool) -> SharedState:
+        """Record the grid, skipped runs and second chances; return the sweep's state afterwards."""
+        here, nothing = LocalBackend(), TargetAssignment(frozenset(), self.skipped)
+        prospect = plan_sweep(now.state, here.capacity(ask=False), self.options, nothing)
+        done = submit_checked(prospect, here, define=define)
+        changed = done.planned is not prospect
+        return self.inspect(define=define) if changed else replace(now, state=done.state)
 
-    def _mean_seconds(self, seen: Survey) -> Mapping[str, float]:
-        """Return the predicted mean time of a run by target, as far as it is known and runs are to do."""
-        if not self.todo(seen):
-            return {}
-        state = SweepState(self.sweep, self.sweep_dir, told=seen, found={}, seen=seen)
-        return mean_seconds(state, [target.address for target in self._targets], self.options)
-
-    def _to_take(self, seen: Survey, seconds: Mapping[str, float]) -> list[tuple[TargetHandle, list[str]]]:
+    def _to_take(self, now: SharedState) -> list[tuple[TargetHandle, list[str]]]:
         """Return each target with its queued runs that another one is predicted to finish earlier."""
-        loads = self._loads(seen, self._targets, seconds)
-        dealt = deal(self.todo(seen), loads)
+        loads = self._loads(now, self._targets)
+        dealt = deal(self.todo(now.seen), loads)
         return [
             (target, [run for run in load.queued if dealt[run] != load.name])
             for target, load in zip(self._targets, loads, strict=True)
@@ -162,24 +178,18 @@ class SharedTargets:
             self.tell_once(f"{target.name}: {error}")
 
     def _submit(
-        self,
-        seen: Survey,
-        seconds: Mapping[str, float],
-        accepting: Sequence[TargetHandle],
-        waiting: set[str],
-        *,
-        define: bool,
+        self, now: SharedState, accepting: Sequence[TargetHandle], waiting: set[str], *, define: bool
     ) -> TargetHandle | None:
         """Deal the unassigned runs and submit each share; return the first target that refuses."""
-        todo = [run for run in self.todo(seen) if run not in waiting]
-        for target, assignment in self._shares(seen, todo, accepting, seconds):
+        state, todo = now.state, [run for run in self.todo(now.seen) if run not in waiting]
+        for target, assignment in self._shares(now, todo, accepting):
             try:
-                done = target.submit(assignment, define=define)
+                done = target.submit(state, assignment, define=define)
             except OrchestrateError as error:
                 self.refusals.append(error)
                 self.tell_once(f"{target.name}: {error}{f'; {error.hint}' if error.hint else ''}")
                 return target
-            define = define and not done.submitted
+            state, define = done.state, define and not done.submitted
             waiting.update(done.waiting)
             if done.submitted:
                 self.dealt[target.name] = self.dealt.get(target.name, 0) + len(assignment.run_ids)
@@ -188,59 +198,52 @@ class SharedTargets:
         return None
 
     def _shares(
-        self,
-        seen: Survey,
-        todo: Sequence[str],
-        accepting: Sequence[TargetHandle],
-        seconds: Mapping[str, float],
+        self, now: SharedState, todo: Sequence[str], accepting: Sequence[TargetHandle]
     ) -> list[tuple[TargetHandle, TargetAssignment]]:
         """Deal unassigned runs; return each target with what is to be submitted to it, if anything is."""
         loads = [
             replace(load, busy=load.busy + len(load.queued), queued=())
-            for load in self._loads(seen, accepting, seconds)
+            for load in self._loads(now, accepting)
         ]
         dealt, found = deal(todo, loads), []
         for target, load in zip(accepting, loads, strict=True):
             run_ids = {run for run, name in dealt.items() if name == load.name}.union(
-                target.without_job(seen)
+                target.without_job(now.seen)
             )
             places = max(1, load.free) if target.begins_at_once else None
             if run_ids:
                 found.append((target, TargetAssignment(frozenset(run_ids), places=places)))
         return found
 
-    def _loads(
-        self, seen: Survey, targets: Sequence[TargetHandle], seconds: Mapping[str, float]
-    ) -> list[TargetLoad]:
+    def _loads(self, now: SharedState, targets: Sequence[TargetHandle]) -> list[TargetLoad]:
         """Return what the targets can train and have. Where some have more memory, these get who lacks it."""
+        seen = now.seen
         roomy = {one.name for one in self._targets if can_have_more_memory(self.sweep, one.capacity)}
         starved = {run for run, status in seen.statuses.items() if roomy and status.more_memory}
         return [
             replace(
                 target.load(seen, self._able[target.name] - (set() if target.name in roomy else starved)),
-                seconds=seconds.get(target.address),
+                seconds=now.seconds.get(target.address),
             )
             for target in targets
         ]
 
     def rehearse(self) -> Mapping[str, Any]:
-        """Check and plan the submission, in the form of :func:`dry_run.planned`; each array has its target.
+        """Check and plan the submission, in the form of :func:`dry_run.rehearse`; each array has its target.
 
         Writes nothing. Raises :class:`ChecksFailedError`.
         """
-        seen = self.inspected()
-        notes = list(map(str, self.check(seen)))
-        seconds = self._mean_seconds(seen)
-        moves = self._to_take(seen, seconds)
-        taken = {run for target, run_ids in moves if not target.capacity.apart for run in run_ids}
-        free = {run: replace(seen.statuses[run], state=RunState.PENDING) for run in taken}
-        seen = replace(seen, statuses={**seen.statuses, **free})
-        todo, arrays, waiting, later = self.todo(seen), list[Mapping[str, Any]](), 0, 0
-        for target, assignment in self._shares(seen, todo, self._targets, seconds):
-            plan = target.rehearse(replace(assignment, taken=frozenset(taken)), later)
+        now = self.inspect()
+        notes = list(map(str, self.check(now.seen)))
+        taken = {run for target, runs in self._to_take(now) if not target.capacity.apart for run in runs}
+        state = replace(now.state, seen=_freed(now.state.seen, taken))
+        now = replace(now, state=state, seen=_freed(now.seen, taken))
+        todo, arrays, waiting = self.todo(now.seen), list[Mapping[str, Any]](), 0
+        for target, assignment in self._shares(now, todo, self._targets):
+            plan, state = target.rehearse(state, assignment)
             arrays += [{**array, "target": target.name} for array in plan["arrays"]]
-            notes += [f"{target.name}: {note}" for note in plan.get("notes", ())]
-            waiting, later = waiting + plan["waiting"], later + (not target.own_tree)
+            notes += [f"{target.name}: {note}" for note in plan["notes"]]
+            waiting += plan["waiting"]
             todo = [run for run in todo if run not in assignment.run_ids]
         names, waiting = ", ".join(target.name for target in self._targets), waiting + len(todo)
         return {
@@ -256,3 +259,9 @@ class SharedTargets:
         if (what or text) not in self._told:
             self._told.add(what or text)
             self.tell(text)
+
+
+def _freed(seen: Survey, taken: Collection[str]) -> Survey:
+    """Return the survey with these queued runs without a job."""
+    free = {run: replace(seen.statuses[run], state=RunState.PENDING) for run in taken}
+    return replace(seen, statuses={**seen.statuses, **free})

@@ -11,12 +11,12 @@ from orchestrator.backends.base import Backend
 from orchestrator.backends.registry import AllBackends, behind_ssh, find_target
 from orchestrator.config.backends import get_backend
 from orchestrator.config.profiles import Profile, find_profile
-from orchestrator.control.dry_run import rehearse
+from orchestrator.control.dry_run import plan_now, rehearse
 from orchestrator.control.poll import give_up
 from orchestrator.control.remote import delegate
 from orchestrator.control.remote.delegate import Delegation
 from orchestrator.control.remote.places import assigned_of
-from orchestrator.control.submit import SubmitOptions, submit_sweep
+from orchestrator.control.submit import SubmitOptions, SweepState, plan_sweep, submit_checked
 from orchestrator.core.errors import GridError, OrchestrateError, ProfileError
 from orchestrator.core.types import Concern, JobState, Plan, RunState, Sweep, TargetAssignment
 from orchestrator.planning.distribute import TargetLoad, places_of
@@ -45,9 +45,12 @@ class SharedSweep:
 
 @dataclass(frozen=True)
 class TargetSubmission:
-    """A submission to one target; ``waiting``: runs that its queue has no room for."""
+    """A submission to one target. ``waiting``: runs that its queue has no room for; ``state``: the sweep's
+    afterwards.
+    """
 
     submitted: bool
+    state: SweepState
     waiting: Collection[str] = ()
     notes: tuple[str, ...] = ()
 
@@ -99,21 +102,21 @@ class LocalTarget:
         """Return runs that its own tree has and that have no job there: submit them again."""
         return []
 
-    def submit(self, assignment: TargetAssignment, *, define: bool) -> TargetSubmission:
+    def submit(self, state: SweepState, assignment: TargetAssignment, *, define: bool) -> TargetSubmission:
         """Submit the assigned runs. ``define``: the grid becomes the sweep's latest.
 
         Raises :class:`OrchestrateError`.
         """
-        sweep, sweep_dir = self._shared.sweep, self._shared.sweep_dir
-        done = submit_sweep(
-            sweep, sweep_dir, self._backend, self._options, define=define, assignment=assignment
-        )
-        return TargetSubmission(bool(done.plan.jobs), done.plan.waiting, done.notes)
+        prospect = plan_sweep(state, self._backend.capacity(), self._options, assignment)
+        done = submit_checked(prospect, self._backend, define=define)
+        return TargetSubmission(bool(done.plan.jobs), done.state, done.plan.waiting, done.notes)
 
-    def rehearse(self, assignment: TargetAssignment, later: int) -> Mapping[str, Any]:
-        """Plan a submission after ``later`` others, in the form of :func:`dry_run.planned`."""
-        sweep, sweep_dir = self._shared.sweep, self._shared.sweep_dir
-        return rehearse(sweep, sweep_dir, self._backend, self._options, assignment=assignment, later=later)
+    def rehearse(
+        self, state: SweepState, assignment: TargetAssignment
+    ) -> tuple[Mapping[str, Any], SweepState]:
+        """Return the submission as of :func:`dry_run.rehearse`, and the sweep's state afterwards."""
+        prospect, unasked = plan_now(state, self._backend, self._options, assignment)
+        return rehearse(prospect, self._backend, unasked), state.after(prospect.plan)
 
     def take(self, run_ids: Collection[str], seen: Survey) -> None:
         """Enter in the ledger that jobs submitted so far leave queued runs alone; cancel jobs without others.
@@ -178,12 +181,14 @@ class RemoteTarget:
         left = {*seen.left}
         return [one.run_id for one in self._given(seen) if one.run_id in left]
 
-    def submit(self, assignment: TargetAssignment, *, define: bool) -> TargetSubmission:
+    def submit(self, state: SweepState, assignment: TargetAssignment, *, define: bool) -> TargetSubmission:
         done = delegate.send(self._delegation(assignment))
-        return TargetSubmission(not done.over, notes=done.notes)
+        return TargetSubmission(not done.over, state, notes=done.notes)
 
-    def rehearse(self, assignment: TargetAssignment, later: int) -> Mapping[str, Any]:
-        return delegate.rehearse(self._delegation(assignment))
+    def rehearse(
+        self, state: SweepState, assignment: TargetAssignment
+    ) -> tuple[Mapping[str, Any], SweepState]:
+        return delegate.rehearse(self._delegation(assignment)), state
 
     def _delegation(self, assignment: TargetAssignment) -> Delegation:
         shared, options = self._shared, replace(self._shared.options, canary=False)

@@ -6,15 +6,14 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from orchestrator.backends.base import Backend
 from orchestrator.backends.registry import make_backend
 from orchestrator.config.code.snapshot import freeze, key_notes
 from orchestrator.config.profiles import Profile, parse_profile, text_for_there
-from orchestrator.control import submit
-from orchestrator.control.dry_run import UNASKED, UNCHECKED, planned
+from orchestrator.control import dry_run, submit
+from orchestrator.control.dry_run import UNASKED, UNCHECKED
 from orchestrator.control.remote.delegated import Assignment
 from orchestrator.control.remote.places import assigned_of, decide, decision_facts, not_there, run_there
 from orchestrator.control.remote.program import RemoteProgram
@@ -192,7 +191,7 @@ def _backend_there(profile: Profile, scheduler_options: Sequence[str]) -> Backen
 
 
 def rehearse(asked: Delegation) -> Mapping[str, Any]:
-    """What :func:`send` would submit, to the byte, as :func:`dry_run.planned` describes it; writes nothing.
+    """What :func:`send` would submit, to the byte, as of :func:`dry_run.rehearse`; writes nothing.
 
     A tree that knows the sweep checks and plans it there; for one that does not, the plan is made here, and
     the configurations are not checked. Raises :class:`OrchestrateError` for runs that cannot work.
@@ -218,14 +217,10 @@ def _first_plan(
     in_tree = SweepDir(folder / "results", sweep.name)
     code = shipped.at(CodeDir.of(in_tree, shipped.id).path, folder)
     share = replace(sweep, runs=tuple(run for run in sweep.runs if run.run_id in given))
-    with TemporaryDirectory() as nothing:
-        empty = SweepDir(Path(nothing), sweep.name)
-        state = submit.inspect_sweep(share, empty)
-        plan = submit.plan_sweep(state, backend.capacity(ask=False), asked.options).plan
-    scripts = submit.render_plan(plan, in_tree, backend, code)
-    concerns = backend.concerns(plan, ask=False)
+    state = submit.unbegun(share, in_tree)
+    prospect = submit.plan_sweep(state, backend.capacity(ask=False), asked.options)
     unasked = f"{UNASKED}: {there.place.ssh} has nothing of this sweep yet"
-    return planned(plan, scripts, (unasked, UNCHECKED, *map(str, concerns), *key_notes(Path.cwd())))
+    return dry_run.rehearse(prospect, backend, (unasked,), (UNCHECKED, *key_notes(Path.cwd())), code)
 
 
 def _given(asked: Delegation, seen: Survey, place: TreePlace) -> tuple[frozenset[str], dict[str, str]]:

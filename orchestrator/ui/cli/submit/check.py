@@ -76,14 +76,13 @@ def _look(file: Path, on: str | None, results: Path) -> tuple[SubmissionPlan, Ch
     from orchestrator.backends.registry import target_of
     from orchestrator.config.check import check_sweep
     from orchestrator.config.sweep import load_sweep
-    from orchestrator.control.dry_run import capacity_now
-    from orchestrator.control.submit import inspect_sweep, plan_sweep
+    from orchestrator.control.dry_run import plan_now
+    from orchestrator.control.submit import inspect_sweep
     from orchestrator.rundir import SweepDir
 
     sweep = load_sweep(file, results)
     backend = target_of(sweep, on)
-    capacity, notes = capacity_now(backend)
-    planned = plan_sweep(inspect_sweep(sweep, SweepDir(results, sweep.name)), capacity)
+    planned, notes = plan_now(inspect_sweep(sweep, SweepDir(results, sweep.name)), backend)
     concerns = [*notes, *map(str, backend.concerns(planned.plan, ask=not notes))]
     report = check_sweep(replace(sweep, targets=(on,)) if on else sweep)
     return planned, report, [*concerns, *map(str, report.warnings)]
@@ -107,7 +106,7 @@ def _say_what_was_found(report: CheckReport, planned: SubmissionPlan, concerns: 
 def _say_what_is_to_do(planned: SubmissionPlan) -> None:
     from orchestrator.core.types import RunState
 
-    plan, statuses = planned.plan, planned.seen.statuses
+    plan, statuses = planned.plan, planned.state.seen.statuses
     planned_for = {*plan.run_ids, *plan.skipped}
     states = Counter(statuses[run.run_id].state for run in plan.sweep.runs if run.run_id not in planned_for)
     others = "".join(f", {states[state]} {state.value}" for state in RunState if states[state])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from orchestrator.backends.local import LocalBackend
 from orchestrator.control.decisions import cancel_runs, retry_runs
 from orchestrator.control.remote.delegated import Assignment, Decision, _take_share, release, require_home
-from orchestrator.control.submit import inspect_sweep, plan_sweep, submit_sweep
+from orchestrator.control.submit import inspect_sweep, plan_sweep
 from orchestrator.core.errors import FormatError, OrchestrateError
 from orchestrator.core.records import plain
 from orchestrator.core.types import RunState, Sweep
@@ -24,7 +24,7 @@ from orchestrator.rundir.records.journal import CLAIMED, ENDED, STARTED
 from orchestrator.rundir.records.ledger_entries import ReturnedEntry
 from orchestrator.status.ownership import share
 from orchestrator.status.survey import survey
-from tests.helpers import command_run, make_sweep, submit
+from tests.helpers import command_run, make_sweep, submit, submit_sweep
 
 text, whole = st.text(max_size=8), st.integers(0, 1 << 40)
 texts = st.lists(text, max_size=3).map(tuple)

@@ -15,6 +15,7 @@ from orchestrator.core.errors import OrchestrateError, QueueFullError, RefusedEr
 from orchestrator.core.types import Array, Capacity, JobStatus, Plan, Sweep
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.records.ledger_entries import jobs_of, submissions
+from tests.helpers import submit_sweep
 
 RUNS = tuple(COMMAND.identify({"command": ["true"]}, seed, 1) for seed in range(10))
 SWEEP = Sweep("tiny", "command", RUNS, "name: tiny\n")
@@ -69,7 +70,7 @@ def test_what_the_queue_does_not_take_waits_and_leaves_no_trace(
     results: Path, room: int, array_size: int
 ) -> None:
     sweep_dir, backend = SweepDir(results, "tiny"), Stingy(room, array_size)
-    plan = submit.submit_sweep(SWEEP, sweep_dir, backend).plan
+    plan = submit_sweep(SWEEP, sweep_dir, backend).plan
     taken = [job.token for array in backend.submitted for job in array.jobs]
     assert taken
     assert jobs_on_record(sweep_dir) == taken == [job.token for job in plan.jobs]
@@ -82,7 +83,7 @@ def test_what_the_queue_does_not_take_waits_and_leaves_no_trace(
 def test_where_nothing_is_taken_the_error_says_so_and_nothing_seems_queued(results: Path) -> None:
     sweep_dir = SweepDir(results, "tiny")
     with pytest.raises(QueueFullError):
-        submit.submit_sweep(SWEEP, sweep_dir, Stingy(0))
+        submit_sweep(SWEEP, sweep_dir, Stingy(0))
     assert jobs_on_record(sweep_dir) == []
     assert {status.state.value for status in submit.poll_sweep(sweep_dir).statuses.values()} == {"pending"}
 
@@ -98,7 +99,7 @@ def test_what_cannot_be_rendered_is_not_on_record(results: Path, monkeypatch: py
 
     monkeypatch.setattr(backend, "render", render)
     with pytest.raises(OrchestrateError, match="--comment"):
-        submit.submit_sweep(SWEEP, SweepDir(results, "tiny"), backend)
+        submit_sweep(SWEEP, SweepDir(results, "tiny"), backend)
     assert (jobs_on_record(SweepDir(results, "tiny")), backend.submitted) == ([], [])
     seen = submit.poll_sweep(SweepDir(results, "tiny"))
     assert {status.state.value for status in seen.statuses.values()} == {"pending"}
@@ -109,9 +110,9 @@ def test_a_checked_plan_is_submitted_only_if_nothing_was_decided_since(results: 
     sweep_dir, backend, other = SweepDir(results, "tiny"), Stingy(10), Stingy(5)
     checked = submit.plan_sweep(submit.inspect_sweep(SWEEP, sweep_dir), backend.capacity())
     assert len(checked.plan.jobs) == len(RUNS)
-    first = submit.submit_sweep(SWEEP, sweep_dir, other).plan
+    first = submit_sweep(SWEEP, sweep_dir, other).plan
     again: list[Plan] = []
-    second = submit.submit_checked(checked, backend, submit.AS_USUAL, again.append).plan
+    second = submit.submit_checked(checked, backend, again.append).plan
     assert not set(first.run_ids) & set(second.run_ids), "submitted twice"
     assert {*first.run_ids, *second.run_ids} == {run.run_id for run in RUNS}
     assert [plan.run_ids for plan in again] == [second.run_ids], "checked anew"
@@ -121,7 +122,7 @@ def test_a_checked_plan_is_not_made_again(results: Path, monkeypatch: pytest.Mon
     sweep_dir, backend = SweepDir(results, "tiny"), Stingy(10)
     checked = submit.plan_sweep(submit.inspect_sweep(SWEEP, sweep_dir), backend.capacity())
     monkeypatch.delattr(submit, "make_plan")
-    done = submit.submit_checked(checked, backend, submit.AS_USUAL, lambda plan: None)
+    done = submit.submit_checked(checked, backend)
     assert done.plan == checked.plan
 
 
@@ -137,5 +138,5 @@ def test_a_name_that_the_scheduler_does_not_know_stops_nothing(
         return submit.replace(plan, arrays=arrays)
 
     monkeypatch.setattr(submit, "make_plan", planned)
-    submit.submit_sweep(SWEEP, SweepDir(results, "tiny"), backend)
+    submit_sweep(SWEEP, SweepDir(results, "tiny"), backend)
     assert [array.avoid for array in backend.submitted] == [()]

@@ -17,7 +17,7 @@ from orchestrator.backends.skypilot import client
 from orchestrator.backends.skypilot.prices import list_price
 from orchestrator.config.profiles import Profile, find_profile
 from orchestrator.config.trainers import get_trainer
-from orchestrator.control import follow, submit
+from orchestrator.control import follow
 from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import BudgetError, OrchestrateError
 from orchestrator.core.records import plain
@@ -32,7 +32,7 @@ from orchestrator.rundir.records.journal import EXITED, STARTED
 from orchestrator.rundir.records.ledger_entries import SubmissionEntry, submissions
 from orchestrator.rundir.records.submitted import SubmissionCost
 from orchestrator.status.survey import RunStatus, Survey
-from tests.helpers import enter
+from tests.helpers import enter, submit_sweep
 
 RUNS = tuple(get_trainer("command").identify({"command": ["x"], "frames": 100}, seed, 1) for seed in range(4))
 SWEEP = Sweep("tiny", "command", RUNS, "name: tiny\n", "grid.yaml")
@@ -290,7 +290,7 @@ def test_the_whole_way_down_to_the_job_that_is_submitted(
 
     monkeypatch.setattr(backend, "submit", keep)
     sweep_dir = SweepDir(results, "tiny")
-    submit.submit_sweep(SWEEP, sweep_dir, backend, SubmitOptions(budget=2.0))
+    submit_sweep(SWEEP, sweep_dir, backend, SubmitOptions(budget=2.0))
     (job,) = submitted
     assert job.allowance == pytest.approx(2000.0)
     (entry,) = submissions(sweep_dir.read_ledger())

@@ -11,14 +11,13 @@ from typer.testing import CliRunner
 
 from orchestrator.config.code.snapshot import is_whole
 from orchestrator.config.trainers.command import COMMAND
-from orchestrator.control import submit
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import Job, Resources, Run, Sweep
 from orchestrator.rundir import Claim, RunDir, SweepDir
 from orchestrator.rundir.code import CodeDir
 from orchestrator.rundir.copies.parcel import RESULTS, pack
 from orchestrator.ui.cli import app
-from tests.helpers import inodes, make_sweep, work
+from tests.helpers import inodes, make_sweep, submit_sweep, work
 from tests.unit.orchestrator.control.test_submit import Stingy
 
 RUNS = tuple(COMMAND.identify({"command": ["true"], "width": 1e20}, seed, 1) for seed in range(200))
@@ -27,7 +26,7 @@ DESCRIBED = "descriptions"
 
 def planned(results: Path, runs: tuple[Run, ...] = RUNS) -> SweepDir:
     sweep_dir = SweepDir(results, "tiny")
-    submit.submit_sweep(Sweep("tiny", "command", runs, "name: tiny\n"), sweep_dir, Stingy(1000))
+    submit_sweep(Sweep("tiny", "command", runs, "name: tiny\n"), sweep_dir, Stingy(1000))
     return sweep_dir
 
 
