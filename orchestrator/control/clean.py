@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 from orchestrator.config.code.snapshot import is_whole
-from orchestrator.control.cloud_instances import sent_jobs
+from orchestrator.control.cloud.cloud_instances import sent_jobs
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import amount, count, listed, moment

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BufferedReader
+from pathlib import Path
 from typing import Any
 
-from orchestrator.control import cloud_instances, decisions, follow, submit
+from orchestrator.control import decisions, follow, submit
+from orchestrator.control.cloud import cloud_instances
+from orchestrator.control.cloud.exchange import Tell, age_note, command, exchange_with_instances
 from orchestrator.control.decisions import unchecked
-from orchestrator.control.exchange import Tell, age_note, command, exchange_with_instances
+from orchestrator.control.poll import poll_sweep
 from orchestrator.control.remote.places import assigned_of, decide, program_of, status_there
 from orchestrator.control.remote.status_cache import overlaid, recall, remote_status
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
@@ -27,8 +30,9 @@ from orchestrator.rundir import SweepDir
 from orchestrator.rundir.records.ledger_entries import TreePlace
 from orchestrator.status.ownership import TreeAssignment
 from orchestrator.status.survey import Survey
+from orchestrator.sync.listing import folder_of
 from orchestrator.sync.request import SyncOptions, SyncProgress
-from orchestrator.sync.source import find_source
+from orchestrator.sync.source import Source, find_source
 from orchestrator.sync.sync import sync
 
 _REFRESH_S = 2.0
@@ -123,6 +127,12 @@ def fetch_from_trees(sweep_dir: SweepDir, tell: Tell) -> bool:
 def _given(sweep_dir: SweepDir) -> list[TreeAssignment]:
     """The trees behind ssh that have runs of the sweep."""
     return [one for one in assigned_of(sweep_dir) if one.run_ids]
+
+
+def works(source: Source, results: Path, names: Iterable[str]) -> bool:
+    """Whether one of these synced sweeps had unfinished jobs at its source at the last sync."""
+    folders = (folder_of(SweepDir(results.absolute(), name), source).path for name in names)
+    return any(poll_sweep(SweepDir(folder.parent, folder.name)).active for folder in folders)
 
 
 def is_open(sweep_dir: SweepDir) -> bool:

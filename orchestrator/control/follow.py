@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from orchestrator.backends.base import Backend
-from orchestrator.control import cloud_instances, decisions, submit
-from orchestrator.control.exchange import Tell, drain_instances, exchange_with_instances, quietly
+from orchestrator.control import decisions, submit
+from orchestrator.control.cloud import cloud_instances
+from orchestrator.control.cloud.exchange import Tell, drain_instances, exchange_with_instances, quietly
 from orchestrator.control.poll import leave_queue, poll_sweep
 from orchestrator.control.submit import AS_USUAL, SubmitOptions
 from orchestrator.core.errors import BackendUnavailableError, BudgetError, RefusedError, StorageError

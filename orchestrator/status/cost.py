@@ -1,12 +1,16 @@
-"""Compute the past cost of jobs from their journals and profiles' prices. Pure."""
+"""Jobs so far: their states, working times and costs, by their journals and profiles' prices. Pure."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from orchestrator.core.types import JobState
 from orchestrator.rundir import WorkerLog
+from orchestrator.rundir.records.ledger_entries import jobs_of
+from orchestrator.status.ledger import job_ids
 from orchestrator.status.survey import Survey
 
 _HOUR_S = 3600.0
@@ -67,3 +71,22 @@ def job_cost(seconds: float, price_per_hour: float | None) -> Cost:
     if price_per_hour is None:
         return Cost(unpriced=1)
     return Cost(seconds / _HOUR_S * price_per_hour, priced=1)
+
+
+def job_facts(seen: Survey) -> dict[str, dict[str, Any]]:
+    """Return jobs that ever began or that a backend was asked about, by token, for `status --json`.
+
+    Each with the backend's id, its state and wording, the runs, and the seconds of its work.
+    """
+    ids, runs = job_ids(seen.ledger), {job.token: job.run_ids for _, job in jobs_of(seen.ledger)}
+    times, logs = worked(seen, seen.logs, time.time()), {log.token: log for log in seen.logs}
+    return {
+        token: {
+            "id": ids.get(token),
+            "state": job_state(token, seen, logs.get(token)).value,
+            "text": seen.jobs[token].text if token in seen.jobs else "",
+            "runs": runs.get(token, []),
+            "seconds": times.get(token),
+        }
+        for token in dict.fromkeys((*seen.jobs, *logs))
+    }

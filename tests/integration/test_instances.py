@@ -25,10 +25,11 @@ from jobs import instance as on_instance
 from orchestrator.backends.instances import Instance, RecordedState
 from orchestrator.backends.skypilot import client, instances
 from orchestrator.backends.skypilot.client import Request, RequestState
-from orchestrator.control import cloud_instances, decisions
-from orchestrator.control.exchange import age_note
+from orchestrator.control import decisions
+from orchestrator.control.cloud import cloud_instances
+from orchestrator.control.cloud.exchange import age_note
+from orchestrator.control.cloud.instance_costs import InstanceCost, costs
 from orchestrator.control.follow import why_left
-from orchestrator.control.instance_costs import InstanceCost, costs
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
 from orchestrator.core.types import Job, JobState, Reason, RunState

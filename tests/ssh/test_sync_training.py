@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.trainers import get_trainer
-from orchestrator.control.at_work import works
+from orchestrator.control.fleet import works
 from orchestrator.control.poll import compact, poll_sweep
 from orchestrator.control.submit import present
 from orchestrator.rundir import SweepDir

@@ -13,7 +13,7 @@ OWN_README = (*(f"orchestrator/{name}" for name in ("analysis", "config", "ui"))
 OF_CONTROL_PLANE = ("backends", "control", "core", "planning", "rundir", "status", "sync")
 COMPLETE = (*OWN_README, *(f"orchestrator/{name}" for name in OF_CONTROL_PLANE))
 # Packages with folders of few modules.
-SMALL = (*(f"orchestrator/{name}" for name in ("analysis", "config", "core", "rundir", "sync", "ui")), "jobs")
+SMALL = (*(f"orchestrator/{name}" for name in (*OF_CONTROL_PLANE, "analysis", "config", "ui")), "jobs")
 MOST_MODULES = 12
 DATA = (".yaml",)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator.backends.registry import behind_ssh, make_backend, target_of
 from orchestrator.config.sweep import load_sweep
-from orchestrator.control.exchange import Tell
+from orchestrator.control.cloud.exchange import Tell
 from orchestrator.control.flow.base import Flow
 from orchestrator.control.flow.over_ssh import TargetOverSsh
 from orchestrator.control.flow.several_targets import SeveralTargets

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.control.exchange import Tell, quietly
+from orchestrator.control.cloud.exchange import Tell, quietly
 from orchestrator.control.follow import WhyLeft, exit_code_of, why_left
 from orchestrator.control.submission import Started
 from orchestrator.control.submit import SubmitOptions

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.control import fleet
-from orchestrator.control.exchange import exchange_with_instances, quietly
+from orchestrator.control.cloud.exchange import exchange_with_instances, quietly
+from orchestrator.control.cloud.instance_costs import costs
 from orchestrator.control.flow.base import Flow
 from orchestrator.control.follow import WhyLeft, follow, follow_canaries, stop
-from orchestrator.control.instance_costs import costs
 from orchestrator.control.multi_target import SharedSweep, SharedTargets, TargetHandle
 from orchestrator.control.submission import Started
 from orchestrator.core.formatting import count

@@ -9,11 +9,11 @@ from orchestrator.backends.base import Backend
 from orchestrator.config.backends import is_rented
 from orchestrator.config.check import check_plan
 from orchestrator.control import dry_run, submit
-from orchestrator.control.exchange import exchange_with_instances
+from orchestrator.control.cloud.exchange import exchange_with_instances
+from orchestrator.control.cloud.instance_costs import costs
 from orchestrator.control.fleet import present
 from orchestrator.control.flow.base import Flow
 from orchestrator.control.follow import OneTarget, WhyLeft, follow, follow_canaries, stop
-from orchestrator.control.instance_costs import costs
 from orchestrator.control.poll import leave_queue, poll_sweep
 from orchestrator.control.remote import delegate
 from orchestrator.control.staleness import with_stale

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.backends.local import LocalBackend
 from orchestrator.config.check import CheckProblem, check_sweep
 from orchestrator.control import fleet
-from orchestrator.control.exchange import Tell
+from orchestrator.control.cloud.exchange import Tell
 from orchestrator.control.forecast import mean_seconds
 from orchestrator.control.multi_target.targets import SharedSweep, TargetHandle, elsewhere
 from orchestrator.control.poll import poll_sweep

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from orchestrator.control import fleet
-from orchestrator.control.exchange import exchange_with_instances
+from orchestrator.control.cloud.exchange import exchange_with_instances
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, ProfileError
 from orchestrator.core.formatting import count

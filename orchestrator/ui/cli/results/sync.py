@@ -196,7 +196,7 @@ def _watch(source: str, dest: Path, options: SyncOptions, seconds: float) -> boo
 
     A lost connection is retried.
     """
-    from orchestrator.control.at_work import works
+    from orchestrator.control.fleet import works
 
     found, unknown_since = None, None
     while True:

@@ -48,7 +48,7 @@ def cancel(
       orchestrate cancel speed 3fa9c1d2
     """
     from orchestrator.control import fleet
-    from orchestrator.control.instance_costs import costs
+    from orchestrator.control.cloud.instance_costs import costs
     from orchestrator.rundir import SweepDir
 
     if delegated:
@@ -101,7 +101,7 @@ def retry(
       orchestrate retry speed 3fa9c1d2 --on local
     """
     from orchestrator.control import fleet
-    from orchestrator.control.exchange import exchange_with_instances
+    from orchestrator.control.cloud.exchange import exchange_with_instances
     from orchestrator.control.flow import again_flow
     from orchestrator.control.remote import delegate
     from orchestrator.control.submit import SubmitOptions, latest_sweep

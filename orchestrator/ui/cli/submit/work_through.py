@@ -74,7 +74,7 @@ def _announce(name: str, started: Started) -> None:
 
 def _leave(flow: Flow) -> None:
     """After Ctrl-C: stop the runs on this machine; those of a queue go on."""
-    from orchestrator.control.exchange import follow_command
+    from orchestrator.control.cloud.exchange import follow_command
 
     name = flow.sweep_dir.name
     if not flow.stops:
@@ -92,7 +92,7 @@ def _leave(flow: Flow) -> None:
 
 
 def _conclude(flow: Flow, started: Started, seen: Survey, left: WhyLeft) -> None:
-    from orchestrator.control.exchange import follow_command
+    from orchestrator.control.cloud.exchange import follow_command
     from orchestrator.core.types import RunState
     from orchestrator.planning.without_return import of_survey
     from orchestrator.ui.cli.watch import sweep_table

@@ -112,7 +112,7 @@ def _print(found: list[SweepDir], detailed: bool) -> None:
 
 def _costs(sweep_dir: SweepDir) -> list[str]:
     """What costs money just now."""
-    from orchestrator.control.instance_costs import costs
+    from orchestrator.control.cloud.instance_costs import costs
 
     return costs(sweep_dir)
 
@@ -122,8 +122,8 @@ def _watch(found: list[SweepDir], exchange: bool) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    from orchestrator.control.cloud_instances import sent_jobs
-    from orchestrator.control.exchange import exchange_with_instances
+    from orchestrator.control.cloud.cloud_instances import sent_jobs
+    from orchestrator.control.cloud.exchange import exchange_with_instances
     from orchestrator.control.fleet import fetch_from_trees
     from orchestrator.ui.cli.watch import sweep_table
     from orchestrator.ui.terminal.screen import console, show
@@ -172,9 +172,9 @@ def _as_of(sweep_dir: SweepDir) -> str:
 
 
 def _as_json(sweep_dir: SweepDir, seen: Survey) -> dict[str, object]:
-    from orchestrator.control.instance_costs import instance_costs
-    from orchestrator.control.jobs import job_facts
+    from orchestrator.control.cloud.instance_costs import instance_costs
     from orchestrator.rundir.copy_origin import read_copy
+    from orchestrator.status.cost import job_facts
 
     counts = {state.value: count for state, count in seen.counts().items()}
     copy = read_copy(sweep_dir.path)

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.synthetic import EPOCH, create_sweep, matrix_runs, write_journal
 from orchestrator.backends.local import LocalBackend
 from orchestrator.control import follow, submit
-from orchestrator.control.exchange import exchange_with_instances
+from orchestrator.control.cloud.exchange import exchange_with_instances
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
 from orchestrator.core.types import Capacity, RunState, Sweep

@@ -12,7 +12,7 @@ from orchestrator.backends.script import Script
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import runs_of
 from orchestrator.control import flow, submit
-from orchestrator.control.exchange import quietly
+from orchestrator.control.cloud.exchange import quietly
 from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.types import Array, JobState, JobStatus
 from orchestrator.rundir import SweepDir

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from orchestrator.control import fleet
-from orchestrator.control.jobs import job_facts
 from orchestrator.control.poll import poll_sweep
 from orchestrator.control.remote.status_cache import note, overlaid
 from orchestrator.core import records
@@ -25,6 +24,7 @@ from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.rundir.records.journal import CLAIMED, EXITED, STARTED
 from orchestrator.rundir.records.ledger_entries import AssignedEntry, TreePlace
 from orchestrator.status import ownership
+from orchestrator.status.cost import job_facts
 from orchestrator.status.survey import Survey
 from orchestrator.ui.top.columns import FAILURES, JOBS, RUNS, SWEEPS, VIEWS
 from orchestrator.ui.top.dialogs import readable

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.backends.instances import Instance, Instances, InstanceState, instances_of
-from orchestrator.control.instance_records import InstanceRecords
+from orchestrator.control.cloud.instance_records import InstanceRecords
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import count
 from orchestrator.core.machine.ssh import failure

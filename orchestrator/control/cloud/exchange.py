@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from orchestrator.control import cloud_instances
+from orchestrator.control.cloud import cloud_instances
 from orchestrator.core.formatting import moment
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.copies.parcel import fetched_at

@@ -1,0 +1,1 @@
+"""Rented machines of a sweep: their results here, decisions there, what they cost."""
