@@ -75,7 +75,7 @@ def read_others(folders: Iterable[str], sweep_dirs: Iterable[SweepDir]) -> list[
     """Read runs trained without this program, from each folder or ``NAME=FOLDER``, under unused names."""
     found: list[Outputs] = []
     for folder in folders:
-        taken = {sweep.name for sweep in sweep_dirs} | {one.name for one in found}
+        taken = {sweep.name for sweep in sweep_dirs} | {experiment.name for experiment in found}
         found.append(read_outputs(folder, taken))
     return found
 
@@ -188,10 +188,12 @@ class _Reader:
         if not attempts:
             return train_time
         retired = run_dir.retired if len(attempts) > 1 else 0
-        own = {number: one for number, one in attempts.items() if number > retired}
+        own = {number: attempt for number, attempt in attempts.items() if number > retired}
         seconds = (
-            one.seconds if one.ended else max(one.seconds, run_dir.attempt(number).seconds_of_life() or 0.0)
-            for number, one in own.items()
+            attempt.seconds
+            if attempt.ended
+            else max(attempt.seconds, run_dir.attempt(number).seconds_of_life() or 0.0)
+            for number, attempt in own.items()
         )
         return max(train_time or 0.0, sum(seconds))
 

@@ -93,7 +93,7 @@ def export(collected: Collected, absolute: Mapping[str, Evaluation], *, again: s
         if key in series:
             evaluable, here = can_evaluate(row["trainer"]), row["sweep"] not in collected.others
             found.append(_Run(named[key], series[key], absolute.get(row["run_id"]), evaluable, here))
-    timed = all(finite(one.seconds) for run in found for one in run.steps)
+    timed = all(finite(step.seconds) for run in found for step in run.steps)
     data: dict[str, Any] = {}
     for run in found:
         at = run.names
@@ -268,11 +268,11 @@ def _evaluated(trainer: str | None) -> list[str]:
 def absolute_metrics(sweep_dir: SweepDir) -> dict[str, Evaluation]:
     """Return by run_id the evaluation on record that is the run's absolute metric, where there is one."""
     best: dict[str, list[Evaluation]] = {}
-    for one in sweep_dir.evaluations.read():
-        if one.best and one.returns and all(map(finite, one.returns)):
-            best.setdefault(one.run_id, []).append(one)
+    for evaluation in sweep_dir.evaluations.read():
+        if evaluation.best and evaluation.returns and all(map(finite, evaluation.returns)):
+            best.setdefault(evaluation.run_id, []).append(evaluation)
     chosen = {run_id: _absolute(sweep_dir.run_to_read(run_id), found) for run_id, found in best.items()}
-    return {run_id: one for run_id, one in chosen.items() if one is not None}
+    return {run_id: evaluation for run_id, evaluation in chosen.items() if evaluation is not None}
 
 
 def _absolute(run_dir: RunDir, evaluations: Iterable[Evaluation]) -> Evaluation | None:
@@ -286,12 +286,12 @@ def _absolute(run_dir: RunDir, evaluations: Iterable[Evaluation]) -> Evaluation 
         return None
     wanted = usual.checkpoint, usual.task, usual.deterministic
     fitting = [
-        one
-        for one in evaluations
-        if (one.checkpoint, one.task, one.deterministic) == wanted
-        and one.episodes >= TIMES_FOR_BEST * usual.episodes
+        evaluation
+        for evaluation in evaluations
+        if (evaluation.checkpoint, evaluation.task, evaluation.deterministic) == wanted
+        and evaluation.episodes >= TIMES_FOR_BEST * usual.episodes
     ]
-    return max(fitting, key=lambda one: (one.episodes, one.time), default=None)
+    return max(fitting, key=lambda evaluation: (evaluation.episodes, evaluation.time), default=None)
 
 
 # Notes

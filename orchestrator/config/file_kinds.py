@@ -66,6 +66,6 @@ def modules_beside(folder: Path) -> Iterator[Path]:
             folders[:] = []
             continue
         folders[:] = sorted(
-            one for one in folders if not one.startswith(".") and one not in _FOLDERS_LEFT_OUT
+            folder for folder in folders if not folder.startswith(".") and folder not in _FOLDERS_LEFT_OUT
         )
         yield from (Path(here, name) for name in sorted(names) if counts(name, listed=False))

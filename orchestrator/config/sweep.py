@@ -60,7 +60,7 @@ def runs_of(grid: Grid, ledger: Iterable[LedgerEntry] = ()) -> Sweep:
     added = (_identify(grid, point, None) for point in added_points(ledger))
     for run in added:
         runs.setdefault(run.run_id, run)
-    needs = {one.run_id: resources_of(one, grid.resources, grid.trainer, source) for one in runs.values()}
+    needs = {run.run_id: resources_of(run, grid.resources, grid.trainer, source) for run in runs.values()}
     most = largest(set(needs.values()))
     return Sweep(
         name=grid.name,
@@ -96,7 +96,7 @@ def _whole_text(grid: Grid, used: Collection[Rule]) -> str:
 
 def _points(grid: Grid) -> Iterator[tuple[dict[str, Value], Mapping[str, Value], Position | None]]:
     """Yield each point's values before any rule, those that no rule replaces, and an `include`'s position."""
-    excluded = {cell for one in grid.exclude for cell in _cells(grid.axes, one)}
+    excluded = {cell for exclusion in grid.exclude for cell in _cells(grid.axes, exclusion)}
     if grid.axes:
         for cell in itertools.product(*(range(len(axis.steps)) for axis in grid.axes)):
             if cell not in excluded:
@@ -174,7 +174,7 @@ def _repeated(grid: Grid) -> str:
 
 def _grids_near(path: Path) -> str:
     found = sorted(path.parent.glob("*.yaml")) or sorted(Path("sweeps").glob("*.yaml"))
-    found.sort(key=lambda one: -SequenceMatcher(None, one.stem, path.stem).ratio())
+    found.sort(key=lambda grid: -SequenceMatcher(None, grid.stem, path.stem).ratio())
     if found:
         return f"the nearest are: {', '.join(map(str, found[:5]))}"
     return "`orchestrate init` writes one to begin with"

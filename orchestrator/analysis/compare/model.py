@@ -137,7 +137,7 @@ class KeyComparison:
     @property
     def priced(self) -> bool:
         """Whether the cost of some run is known."""
-        return any(cell.figures[DOLLARS] for one in self.combinations for cell in one.cells)
+        return any(cell.figures[DOLLARS] for combination in self.combinations for cell in combination.cells)
 
     def named(self, value: str) -> str:
         """Format a value for a sentence: numbers with the key before them."""

@@ -67,7 +67,7 @@ def compare_by(
         axis = replace(axis, typed={value: value for value in sorted(axis.values, key=order.index)})
     sets = list(_sets(stayed, collected.keys, axis))
     base = find_baseline(axis, baseline, {value: _seeds(sets, value) for value in axis.values})
-    counted = [row for one in sets for group in one.groups.values() for row in group.counted()[0]]
+    counted = [row for matched in sets for group in matched.groups.values() for row in group.counted()[0]]
     figure, per = comparable(counted), _per(sets, counted, axis)
     measures = _measures(figure, per)
     series = series_of(collected, counted)
@@ -80,8 +80,10 @@ def compare_by(
         axis.together,
         per,
         tuple(
-            _combination(one, returns_between(list(one.groups.values()), series), base, measures, intervals)
-            for one in sets
+            _combination(
+                matched, returns_between(list(matched.groups.values()), series), base, measures, intervals
+            )
+            for matched in sets
         ),
         tuple(_ratios(sets, value, base, measures, len(axis.values) - 1) for value in axis.values),
         len(rows) - len(stayed),
@@ -144,7 +146,7 @@ def _sets(rows: Sequence[RunRow], keys: Sequence[str], axis: ComparedKey) -> Ite
 
 def _seeds(sets: Iterable[_Set], value: str) -> int:
     """Count the seeds of a value that have finished runs."""
-    groups = (one.groups[value] for one in sets if value in one.groups)
+    groups = (matched.groups[value] for matched in sets if value in matched.groups)
     return len({row.get("seed") for group in groups for row in group.counted()[0]})
 
 
@@ -174,7 +176,7 @@ def _per(sets: Iterable[_Set], rows: Sequence[RunRow], axis: ComparedKey) -> str
     several = len({row["threads"] for row in rows}) > 1
     if axis.key == "threads" or (cpu_only and several and follows(rows, "threads", axis.key)):
         return PER_THREAD
-    if cpu_only and any(one.differs_in("run_cores") for one in sets):
+    if cpu_only and any(matched.differs_in("run_cores") for matched in sets):
         return PER_CORE
     return PER_DOLLAR if any(row[DOLLARS] for row in rows) else ""
 
@@ -185,7 +187,7 @@ def _ratios(
     """Return the ratios over all sets; ``among``: how many values are compared with the baseline."""
 
     def side(of: str, measure: _Measure) -> Side:
-        return {point: own for one in sets for point, own in one.side(of, measure).items()}
+        return {point: own for matched in sets for point, own in matched.side(of, measure).items()}
 
     return ValueRatios(
         value,
@@ -197,14 +199,14 @@ def _ratios(
 
 
 def _combination(
-    one: _Set, returns: Sequence[Returns], base: str, measures: Mapping[str, _Measure], intervals: bool
+    matched: _Set, returns: Sequence[Returns], base: str, measures: Mapping[str, _Measure], intervals: bool
 ) -> Combination:
-    among = len(one.groups) - 1
+    among = len(matched.groups) - 1
     cells = tuple(
-        _cell(group, own, _ratios([one], value, base, measures, among), intervals)
-        for (value, group), own in zip(one.groups.items(), returns, strict=True)
+        _cell(group, own, _ratios([matched], value, base, measures, among), intervals)
+        for (value, group), own in zip(matched.groups.items(), returns, strict=True)
     )
-    return Combination(one.label, one.point, cells, returns[0].frames, returns[0].seconds)
+    return Combination(matched.label, matched.point, cells, returns[0].frames, returns[0].seconds)
 
 
 def _cell(group: Members, returns: Returns, ratios: ValueRatios, intervals: bool) -> ComparedValue:

@@ -49,14 +49,14 @@ def returns_between(groups: Sequence[Members], found: SeriesByRun) -> list[Retur
 
 
 def _returns(series: Sequence[tuple[RunRow, Series]], frames: float | None, seconds: float | None) -> Returns:
-    lasting = [one for row, one in series if not diverged(row)]
+    lasting = [curve for row, curve in series if not diverged(row)]
     values = (
-        _held([(one.frames, one.values) for one in lasting], frames),
-        _held([(one.seconds, one.values) for one in lasting], seconds),
+        _held([(curve.frames, curve.values) for curve in lasting], frames),
+        _held([(curve.seconds, curve.values) for curve in lasting], seconds),
     )
     curves = (
-        _on_common([(one.frames, one.values) for _, one in series]),
-        _on_common([(one.seconds, one.values) for _, one in series]),
+        _on_common([(curve.frames, curve.values) for _, curve in series]),
+        _on_common([(curve.seconds, curve.values) for _, curve in series]),
     )
     return Returns(len(lasting), frames, seconds, *values, *curves)
 

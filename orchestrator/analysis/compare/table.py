@@ -70,17 +70,17 @@ def sections(found: KeyComparison, *, full: bool = False) -> list[tuple[str, lis
     ``full``: only combinations with something to compare, with intervals and with the probability that a run
     returns more than one of the baseline.
     """
-    trained = [one for one in found.combinations if one.finished]
+    trained = [combination for combination in found.combinations if combination.finished]
     shown = [one for one in trained if one.comparable] if full else trained or found.combinations
     told = [(one.label, [_row(found, one, cell, full) for cell in one.cells]) for one in shown]
     if len(shown) > 1:
-        overall = [{**_ratio_cells(found, one), "MiB": _times(one.memory)} for one in found.overall]
+        overall = [{**_ratio_cells(found, ratios), "MiB": _times(ratios.memory)} for ratios in found.overall]
         told.append(("all, geometric mean", overall))
     heads = _columns(found, full)
     return [(label, [[row.get(head, Cell("")) for head in heads] for row in rows]) for label, rows in told]
 
 
-def _row(found: KeyComparison, one: Combination, cell: ComparedValue, full: bool) -> dict[str, Cell]:
+def _row(found: KeyComparison, combination: Combination, cell: ComparedValue, full: bool) -> dict[str, Cell]:
     total = len(cell.members.rows)
     counted = str(cell.n) if cell.n == total else f"{cell.n} of {total}"
     cost = cell.middle(DOLLARS)
@@ -92,49 +92,51 @@ def _row(found: KeyComparison, one: Combination, cell: ComparedValue, full: bool
         _FPS.format("end-to-end"): _figure(cell.middle(END_TO_END)),
         _COST: _NOTHING if cost is None else Cell(dollars(cost), cost),
         "return": _estimate(cell.final, full),
-        f"P(> {found.baseline})": _chance(cell, one.cell(found.baseline)) if ranked else _NOTHING,
+        f"P(> {found.baseline})": _chance(cell, combination.cell(found.baseline)) if ranked else _NOTHING,
         "at\nframes": _estimate(cell.at_frames, full),
         "at\ntime": _estimate(cell.at_time, full),
         "MiB": _figure(cell.middle(MEMORY)),
     }
 
 
-def _ratio_cells(found: KeyComparison, one: ValueRatios) -> dict[str, Cell]:
+def _ratio_cells(found: KeyComparison, ratios: ValueRatios) -> dict[str, Cell]:
     """Format the value and its ratios: the speed-up with its interval, the others without."""
-    gain = one.efficiency
+    gain = ratios.efficiency
     return {
-        "": Cell(one.value),
-        "speed-up": _ratio(one.speed, one.value == found.baseline, interval=True),
-        _END_TO_END_GAIN: _ratio(one.end_to_end, one.value == found.baseline),
+        "": Cell(ratios.value),
+        "speed-up": _ratio(ratios.speed, ratios.value == found.baseline, interval=True),
+        _END_TO_END_GAIN: _ratio(ratios.end_to_end, ratios.value == found.baseline),
         "efficiency": _NOTHING if gain is None else Cell(f"{gain.value:.0%}", gain.value),
     }
 
 
-def _ratio(one: Ratio | None, is_baseline: bool, *, interval: bool = False) -> Cell:
-    if one is None:
+def _ratio(ratio: Ratio | None, is_baseline: bool, *, interval: bool = False) -> Cell:
+    if ratio is None:
         return _NOTHING
     if is_baseline:
         return Cell("1", 1)
-    if not interval or one.low is None or one.high is None:
-        return Cell(f"{one.value:.2f}", one.value)
-    return Cell(f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]", one.value, ends=(one.low, one.high))
+    if not interval or ratio.low is None or ratio.high is None:
+        return Cell(f"{ratio.value:.2f}", ratio.value)
+    return Cell(
+        f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]", ratio.value, ends=(ratio.low, ratio.high)
+    )
 
 
-def _times(one: Ratio | None) -> Cell:
-    return _NOTHING if one is None else Cell(f"× {one.value:.2f}", one.value)
+def _times(ratio: Ratio | None) -> Cell:
+    return _NOTHING if ratio is None else Cell(f"× {ratio.value:.2f}", ratio.value)
 
 
 def _figure(value: float | None) -> Cell:
     return _NOTHING if value is None else Cell(number(value), value)
 
 
-def _estimate(one: Estimate | None, full: bool) -> Cell:
-    if one is None:
+def _estimate(estimate: Estimate | None, full: bool) -> Cell:
+    if estimate is None:
         return _NOTHING
     if not full:
-        return Cell(f"{one.value:.3g}", one.value)
-    ends = None if one.low is None or one.high is None else (one.low, one.high)
-    return Cell(f"{one} (n={one.n})", one.value, ends=ends, more=(("n", one.n),))
+        return Cell(f"{estimate.value:.3g}", estimate.value)
+    ends = None if estimate.low is None or estimate.high is None else (estimate.low, estimate.high)
+    return Cell(f"{estimate} (n={estimate.n})", estimate.value, ends=ends, more=(("n", estimate.n),))
 
 
 def _chance(cell: ComparedValue, base: ComparedValue | None) -> Cell:
@@ -143,7 +145,7 @@ def _chance(cell: ComparedValue, base: ComparedValue | None) -> Cell:
         return _NOTHING
     if least_seeds((cell, base)) < FEW_SEEDS:
         return Cell("too few seeds")
-    if len(classes((one, one.terms) for one in (base, cell))) > 1:
+    if len(classes((side, side.terms) for side in (base, cell))) > 1:
         return Cell(UNRANKED)
     value, low, high = probability_of_improvement([np.array(cell.returns)], [np.array(base.returns)])
     assert low is not None
@@ -160,11 +162,11 @@ def as_csv(found: KeyComparison) -> str:
     told = as_json(found)
     shared = {name: told[name] for name in ("key", "baseline", "speed_up_by", "efficiency_per")}
     rows = [
-        {"combination": one["combination"], **shared, **_flat({**one, **cell})}
-        for one in told["combinations"]
-        for cell in one["cells"]
+        {"combination": combination["combination"], **shared, **_flat({**combination, **cell})}
+        for combination in told["combinations"]
+        for cell in combination["cells"]
     ]
-    rows += [{"combination": "all (geometric mean)", **shared, **_flat(one)} for one in told["overall"]]
+    rows += [{"combination": "all (geometric mean)", **shared, **_flat(ratios)} for ratios in told["overall"]]
     text = io.StringIO()
     names = dict.fromkeys(name for row in rows for name in row)
     writer = csv.DictWriter(text, list(names), restval="", lineterminator="\n")
@@ -196,34 +198,34 @@ def as_json(found: KeyComparison) -> dict[str, Any]:
         "speed_up_by": NAMES[found.figure],
         "combinations": [
             {
-                "combination": one.label,
-                "keys": dict(one.point),
-                "equal_frames": one.frames,
-                "equal_seconds": one.seconds,
-                "cells": [_cell_json(cell, found.typed) for cell in one.cells],
+                "combination": combination.label,
+                "keys": dict(combination.point),
+                "equal_frames": combination.frames,
+                "equal_seconds": combination.seconds,
+                "cells": [_cell_json(cell, found.typed) for cell in combination.cells],
             }
-            for one in found.combinations
+            for combination in found.combinations
         ],
-        "overall": [_ratios_json(one, found.typed) for one in found.overall],
+        "overall": [_ratios_json(ratios, found.typed) for ratios in found.overall],
         "moved": found.moved,
         "notes": notes(found),
         "verdict": verdict(found),
     }
 
 
-def _ratios_json(one: ValueRatios, typed: Mapping[str, Any]) -> dict[str, Any]:
+def _ratios_json(ratios: ValueRatios, typed: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "value": typed[one.value],
-        "pairs": one.speed and one.speed.n,
-        "speed_up": one.speed and _ratio_json(one.speed, typed),
-        "end_to_end_speed_up": one.end_to_end and _ratio_json(one.end_to_end, typed),
-        "efficiency": one.efficiency and _ratio_json(one.efficiency, typed),
-        "memory": one.memory and _ratio_json(one.memory, typed),
+        "value": typed[ratios.value],
+        "pairs": ratios.speed and ratios.speed.n,
+        "speed_up": ratios.speed and _ratio_json(ratios.speed, typed),
+        "end_to_end_speed_up": ratios.end_to_end and _ratio_json(ratios.end_to_end, typed),
+        "efficiency": ratios.efficiency and _ratio_json(ratios.efficiency, typed),
+        "memory": ratios.memory and _ratio_json(ratios.memory, typed),
     }
 
 
-def _ratio_json(one: Ratio, typed: Mapping[str, Any]) -> dict[str, Any]:
-    return {**asdict(one), "better": typed[one.better], "other": typed[one.other]}
+def _ratio_json(ratio: Ratio, typed: Mapping[str, Any]) -> dict[str, Any]:
+    return {**asdict(ratio), "better": typed[ratio.better], "other": typed[ratio.other]}
 
 
 def _cell_json(cell: ComparedValue, typed: Mapping[str, Any]) -> dict[str, Any]:

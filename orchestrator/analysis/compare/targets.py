@@ -35,12 +35,12 @@ def target_comparisons(
     """
     done = pl.col("in_grid") & (pl.col("state") == RunState.DONE.value) & ~pl.col(TARGET).str.contains(",")
     found = {}
-    for one in sweep_dirs:
-        runs = collected.runs.filter(pl.col(SWEEP) == one.name)
+    for sweep_dir in sweep_dirs:
+        runs = collected.runs.filter(pl.col(SWEEP) == sweep_dir.name)
         if runs.filter(done)[TARGET].n_unique() > 1:
             own = replace(collected, runs=runs)
-            of_runs = prices([one]) if known is None else known
-            found[one.name] = compare_by(own, TARGET, prices=of_runs, intervals=intervals)
+            of_runs = prices([sweep_dir]) if known is None else known
+            found[sweep_dir.name] = compare_by(own, TARGET, prices=of_runs, intervals=intervals)
     return found
 
 
@@ -62,9 +62,9 @@ def _prices(sweep_dir: SweepDir) -> Iterator[tuple[str, float]]:
             if event.kind == CLAIMED and event.run_id:
                 price, job = jobs[log.token]
                 yield event.run_id, price * job.share(event.run_id)
-    for one in assigned(ledger):
-        if (price := _remote_price(one.place.address)) is not None:
-            yield from ((run_id, price) for run_id in one.run_ids)
+    for share in assigned(ledger):
+        if (price := _remote_price(share.place.address)) is not None:
+            yield from ((run_id, price) for run_id in share.run_ids)
 
 
 def _remote_price(address: str) -> float | None:

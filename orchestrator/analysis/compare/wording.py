@@ -55,9 +55,9 @@ def _against_baseline(found: KeyComparison) -> str:
     every = [one for one in found.overall if one.speed is not None and one.value != found.baseline]
     if not every:
         return f"{_nothing_to_compare(found)}."
-    able = [one for one in every if one.speed and one.speed.beyond_noise is not None]
+    able = [ratios for ratios in every if ratios.speed and ratios.speed.beyond_noise is not None]
     rated = able or every
-    best = max(rated, key=lambda one: one.speed.value if one.speed else 0.0)
+    best = max(rated, key=lambda ratios: ratios.speed.value if ratios.speed else 0.0)
     assert best.speed is not None
     said = _speed_text(found, best.speed, len(rated))
     if best.efficiency is not None and found.per in (PER_THREAD, PER_CORE) and best.speed.value >= 1:
@@ -65,7 +65,7 @@ def _against_baseline(found: KeyComparison) -> str:
     said += _disagreement(found, best.value) + _end_to_end_text(found, best)
     if best.efficiency is not None and found.per == PER_DOLLAR:
         said += f"; {_money_text(found, best.efficiency)}"
-    few = [found.named(one.value) for one in every if one not in rated]
+    few = [found.named(ratios.value) for ratios in every if ratios not in rated]
     left_out = f"; left out for too few seeds: {listed(few, _MOST_NAMED)}" if few else ""
     return f"{said}; {_returns_text(found, best.value)}{left_out}{_confounders_text(found)}."
 
@@ -74,7 +74,7 @@ def _nothing_to_compare(found: KeyComparison) -> str:
     trained = [
         value
         for value in found.values
-        if any(cell.n for one in found.combinations if (cell := one.cell(value)))
+        if any(cell.n for combination in found.combinations if (cell := combination.cell(value)))
     ]
     if not trained:
         return "No run has finished yet, so nothing can be compared"
@@ -101,10 +101,12 @@ def _nothing_to_compare(found: KeyComparison) -> str:
 
 def _deciding_keys(found: KeyComparison) -> Iterator[str]:
     """Yield the keys of which every value has one value of the compared key."""
-    for key in dict.fromkeys(key for one in found.combinations for key in one.point):
+    for key in dict.fromkeys(key for combination in found.combinations for key in combination.point):
         compared: dict[str, set[str]] = {}
-        for one in found.combinations:
-            compared.setdefault(text(one.point.get(key)), set()).update(cell.value for cell in one.cells)
+        for combination in found.combinations:
+            compared.setdefault(text(combination.point.get(key)), set()).update(
+                cell.value for cell in combination.cells
+            )
         if len(compared) > 1 and all(len(values) == 1 for values in compared.values()):
             yield key
 
@@ -142,7 +144,7 @@ def _end_to_end_text(found: KeyComparison, best: ValueRatios) -> str:
 
 def _disagreement(found: KeyComparison, value: str) -> str:
     """Give the range of speed-ups where combinations disagree on the faster value."""
-    cells = [cell for one in found.combinations if (cell := one.cell(value)) is not None]
+    cells = [cell for combination in found.combinations if (cell := combination.cell(value)) is not None]
     times = sorted(cell.speed.value for cell in cells if cell.speed is not None)
     if not times or times[0] >= 1 or times[-1] <= 1:
         return ""
@@ -193,8 +195,9 @@ def _pairs(found: KeyComparison, value: str) -> list[_Pair]:
     """Return the parts with returns of this value and of the baseline, by combination."""
     return [
         (mine, base)
-        for one in found.combinations
-        if (mine := one.cell(value)) is not None and (base := one.cell(found.baseline)) is not None
+        for combination in found.combinations
+        if (mine := combination.cell(value)) is not None
+        and (base := combination.cell(found.baseline)) is not None
         if mine.returns and base.returns
     ]
 
@@ -226,9 +229,9 @@ def _confounders_text(found: KeyComparison) -> str:
 def notes(found: KeyComparison) -> list[str]:
     """Return the notes on the table, one line each."""
     cells = [
-        (f"{one.label} {found.named(cell.value)}".strip(), cell.terms)
-        for one in found.combinations
-        for cell in one.cells
+        (f"{combination.label} {found.named(cell.value)}".strip(), cell.terms)
+        for combination in found.combinations
+        for cell in combination.cells
     ]
     lines = [*mixed_code(cells), *(f"{UNRANKED}, {text}" for text in _unranked(found))]
     frames = [one.frames for one in found.combinations if one.frames is not None and len(one.cells) > 1]
@@ -255,43 +258,43 @@ def notes(found: KeyComparison) -> list[str]:
 
 def _row_notes(found: KeyComparison) -> dict[str, list[str]]:
     """Return the notes on single combinations or values, with their names."""
-    trained = [one for one in found.combinations if one.finished]
+    trained = [combination for combination in found.combinations if combination.finished]
     told: dict[str, list[str]] = {}
-    for one in trained:
-        for cell in one.cells:
-            named = f"{one.label} {found.named(cell.value)}".strip()
+    for combination in trained:
+        for cell in combination.cells:
+            named = f"{combination.label} {found.named(cell.value)}".strip()
             if cell.note:
                 told.setdefault(cell.note, []).append(named)
             if is_provisional(cell.members.counted()[0]):
                 told.setdefault(PROVISIONAL, []).append(named)
             if limit := single_value(cell.members):
                 told.setdefault(limit, []).append(named)
-        if len(one.cells) == 1:
-            only = f"only {found.named(one.cells[0].value)}, nothing to compare it with"
-            told.setdefault(only, []).append(one.label)
+        if len(combination.cells) == 1:
+            only = f"only {found.named(combination.cells[0].value)}, nothing to compare it with"
+            told.setdefault(only, []).append(combination.label)
     for states, named in _unfinished(found, trained or found.combinations):
         told.setdefault(f"runs are {states}", []).append(named)
-    for one in found.combinations if trained else ():
-        if not one.finished:
-            told.setdefault("no finished run", []).append(one.label)
+    for combination in found.combinations if trained else ():
+        if not combination.finished:
+            told.setdefault("no finished run", []).append(combination.label)
     return told
 
 
 def _unfinished(found: KeyComparison, shown: Sequence[Combination]) -> Iterator[tuple[str, str]]:
     """Yield the states of the runs, and the name, of each value of which not all runs count."""
-    for one in shown:
-        for cell in one.cells:
+    for combination in shown:
+        for cell in combination.cells:
             if cell.n < len(cell.members.rows):
-                yield cell.members.states_text, f"{one.label} {found.named(cell.value)}".strip()
+                yield cell.members.states_text, f"{combination.label} {found.named(cell.value)}".strip()
 
 
 def _unranked(found: KeyComparison) -> list[str]:
     """Name the combinations with final returns that cannot be ranked, and why."""
     told: dict[str, list[str]] = {}
-    for one in found.combinations:
-        cells = [(found.named(cell.value), cell.terms) for cell in one.cells if cell.returns]
+    for combination in found.combinations:
+        cells = [(found.named(cell.value), cell.terms) for cell in combination.cells if cell.returns]
         for what in differences(cells):
-            told.setdefault(what, []).append(one.label)
+            told.setdefault(what, []).append(combination.label)
     return [f"{listed(labels, _MOST_NAMED)}: {what}" for what, labels in told.items()]
 
 
@@ -310,16 +313,16 @@ def _leading_text(found: KeyComparison) -> str:
     if found.across_tasks:
         return ""
     finals = [
-        _final(found, cell, one.label)
-        for one in found.combinations
-        for cell in one.cells
+        _final(found, cell, combination.label)
+        for combination in found.combinations
+        for cell in combination.cells
         if cell.returns or cell.n
     ]
     if len({final.group.number for final in finals if final.values}) < _FEWEST_VALUES:
         return ""
     every = answers(finals)
-    whole = [one for one in every if one.overall] or every
-    told = "; ".join(_said(one, len(every) > 1) for one in whole[:_MOST_ANSWERS])
+    whole = [answer for answer in every if answer.overall] or every
+    told = "; ".join(_said(answer, len(every) > 1) for answer in whole[:_MOST_ANSWERS])
     more = len(whole) - _MOST_ANSWERS
     return f"Returns of all values: {told}" + (f"; and {more} more combinations" if more > 0 else "")
 

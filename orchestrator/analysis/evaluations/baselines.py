@@ -53,7 +53,7 @@ class EvaluatedGroup:
 
     def values(self, figure: str) -> list[float]:
         """Return a figure's finite values, one per seed."""
-        found = [figure_of(one, figure) for one in self.evaluations]
+        found = [figure_of(evaluation, figure) for evaluation in self.evaluations]
         return [value for value in found if value is not None and math.isfinite(value)]
 
     def players(self, figure: str) -> dict[str, float]:
@@ -88,9 +88,9 @@ class EvaluatedSweep:
         """Figures that policies and scripted players have in common; returns last."""
         found = {
             name
-            for one in self.groups
-            for name in (RETURN, *(name for several in one.evaluations for name in several.figures))
-            if one.values(name) and one.players(name)
+            for group in self.groups
+            for name in (RETURN, *(name for several in group.evaluations for name in several.figures))
+            if group.values(name) and group.players(name)
         }
         return sorted(found, key=lambda name: (name == RETURN, name))
 
@@ -160,10 +160,12 @@ def evaluated_sweep(
         run_id: collected.points[sweep_dir.name, run_id] for _, run_ids in counted for run_id in run_ids
     }
     settings: dict[tuple[object, ...], dict[str, Evaluation]] = {}
-    for one in _final_evaluations(sweep_dir, points):
-        alike = settings.setdefault((one.best, one.episodes, one.seed, one.deterministic), {})
-        alike.pop(one.run_id, None)
-        alike[one.run_id] = one
+    for evaluation in _final_evaluations(sweep_dir, points):
+        alike = settings.setdefault(
+            (evaluation.best, evaluation.episodes, evaluation.seed, evaluation.deterministic), {}
+        )
+        alike.pop(evaluation.run_id, None)
+        alike[evaluation.run_id] = evaluation
     if not settings:
         return None
     chosen = max(settings.values(), key=lambda alike: (len(alike), max(one.time for one in alike.values())))
@@ -171,7 +173,7 @@ def evaluated_sweep(
     for group, run_ids in counted:
         several = tuple(chosen[run_id] for run_id in run_ids if run_id in chosen)
         if several:
-            newest = max(several, key=lambda one: one.time)
+            newest = max(several, key=lambda evaluation: evaluation.time)
             evaluated.append(EvaluatedGroup(group, several, newest.baselines))
     counting = list(chosen.values())
     missing = len(points) - len(counting)
@@ -193,13 +195,13 @@ def _final_evaluations(sweep_dir: SweepDir, points: Mapping[str, Mapping[str, An
     Evaluations of another checkpoint are of an earlier training, or were made before its end.
     """
     final = cache(lambda run_id: final_checkpoint(sweep_dir.run_to_read(run_id)))
-    for one in sweep_dir.evaluations.read():
-        if one.run_id not in points or not one.baselines:
+    for evaluation in sweep_dir.evaluations.read():
+        if evaluation.run_id not in points or not evaluation.baselines:
             continue
-        column = read_task(one.task)
-        point = {"task": column["task"], **points[one.run_id]}
-        if one.checkpoint == final(one.run_id) and is_own(point, column):
-            yield one
+        column = read_task(evaluation.task)
+        point = {"task": column["task"], **points[evaluation.run_id]}
+        if evaluation.checkpoint == final(evaluation.run_id) and is_own(point, column):
+            yield evaluation
 
 
 def rankings(found: EvaluatedSweep, figure: str) -> list[Ranking]:
@@ -208,24 +210,24 @@ def rankings(found: EvaluatedSweep, figure: str) -> list[Ranking]:
     Student's t test of the distances of seeds from the baseline, corrected by Holm's method for all groups
     and all figures of which more is better.
     """
-    every = [one for name in dict.fromkeys([*found.ranked, figure]) for one in _untested(found, name)]
-    chances = {at: chance for at, one in enumerate(every) if (chance := _chance(one)) is not None}
+    every = [ranking for name in dict.fromkeys([*found.ranked, figure]) for ranking in _untested(found, name)]
+    chances = {at: chance for at, ranking in enumerate(every) if (chance := _chance(ranking)) is not None}
     corrected = dict(zip(chances, holm(list(chances.values()), len(chances)), strict=True))
     return [replace(one, chance=corrected.get(at)) for at, one in enumerate(every) if one.figure == figure]
 
 
 def _untested(found: EvaluatedSweep, figure: str) -> Iterator[Ranking]:
-    for one in found.groups:
-        estimate, best = estimate_of(one.values(figure)), one.best(figure)
+    for group in found.groups:
+        estimate, best = estimate_of(group.values(figure)), group.best(figure)
         if estimate is not None and best is not None:
-            gap = estimate_of(one.values(gap_of(figure)))
-            yield Ranking(one, figure, estimate, *best, gap)
+            gap = estimate_of(group.values(gap_of(figure)))
+            yield Ranking(group, figure, estimate, *best, gap)
 
 
-def _chance(one: Ranking) -> float | None:
+def _chance(ranking: Ranking) -> float | None:
     """Return the p-value of the mean's distance from the baseline; ``None`` below five seeds."""
-    tested = mean_with_chance(_away(one.of.values(one.figure), one.best))
-    return None if tested is None or one.estimate.n < FEW_SEEDS else tested[2]
+    tested = mean_with_chance(_away(ranking.of.values(ranking.figure), ranking.best))
+    return None if tested is None or ranking.estimate.n < FEW_SEEDS else tested[2]
 
 
 def _away(values: Sequence[float], best: float) -> list[float]:
@@ -235,8 +237,8 @@ def _away(values: Sequence[float], best: float) -> list[float]:
 
 def frames_to_best(found: Sequence[Ranking], collected: Collected) -> list[FramesToThreshold | None]:
     """Return when each group reached its best baseline in training; ``None`` without a curve."""
-    series = _curves(found, collected, [one.figure for one in found])
-    return [first_reached(own, one.best) for own, one in zip(series, found, strict=True)]
+    series = _curves(found, collected, [ranking.figure for ranking in found])
+    return [first_reached(own, ranking.best) for own, ranking in zip(series, found, strict=True)]
 
 
 def frames_to_half(found: Sequence[Ranking], collected: Collected) -> list[FramesToThreshold | None]:
@@ -248,7 +250,7 @@ def frames_to_half(found: Sequence[Ranking], collected: Collected) -> list[Frame
 
 def _curves(found: Sequence[Ranking], collected: Collected, figures: Sequence[str]) -> list[list[Series]]:
     """Return the curves of a figure in training, one per seed that has it, for each group."""
-    of_rows = [one.of.group.counted()[0] for one in found]
+    of_rows = [ranking.of.group.counted()[0] for ranking in found]
     metrics = [_metrics(figure, rows[0]["trainer"]) for figure, rows in zip(figures, of_rows, strict=True)]
     every = [row for rows in of_rows for row in rows]
     series = series_of(collected, every, {name for names in metrics for name in names})

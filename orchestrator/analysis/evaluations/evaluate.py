@@ -165,11 +165,11 @@ def choose_checkpoint(run_dir: RunDir, frames: int | None) -> CheckpointFile:
     Raises :class:`NotFoundError` if there is none.
     """
     found = run_dir.checkpoints()
-    chosen = next((one for one in found if frames in (None, one.frames)), None)
+    chosen = next((checkpoint for checkpoint in found if frames in (None, checkpoint.frames)), None)
     if chosen is not None:
         return chosen
     if found:
-        there = ", ".join(str(n) for n in sorted({one.frames for one in found}))
+        there = ", ".join(str(n) for n in sorted({checkpoint.frames for checkpoint in found}))
         raise NotFoundError(
             f"run {run_dir.run_id} has no checkpoint of {frames} frames (found: {there})",
             hint="training keeps the last two; a finished run has the final one",
@@ -228,10 +228,18 @@ def _recorded(
         options.seed,
         usual.deterministic if options.deterministic is None else options.deterministic,
     )
-    for one in on_record:
-        asked = (one.run_id, one.checkpoint, one.best, one.task, one.episodes, one.seed, one.deterministic)
+    for evaluation in on_record:
+        asked = (
+            evaluation.run_id,
+            evaluation.checkpoint,
+            evaluation.best,
+            evaluation.task,
+            evaluation.episodes,
+            evaluation.seed,
+            evaluation.deterministic,
+        )
         if asked == wanted:
-            return one
+            return evaluation
     return None
 
 
@@ -386,11 +394,11 @@ def summaries(found: Sequence[Evaluation]) -> list[Summary]:
     estimates = map(estimate_of, usable)
     return [
         Summary(
-            mean=sum(one.returns) / len(one.returns),
+            mean=sum(evaluation.returns) / len(evaluation.returns),
             iqm=estimate.value if estimate else None,
             low=estimate.low if estimate else None,
             high=estimate.high if estimate else None,
-            length=sum(one.lengths) / len(one.lengths),
+            length=sum(evaluation.lengths) / len(evaluation.lengths),
         )
-        for one, estimate in zip(found, estimates, strict=True)
+        for evaluation, estimate in zip(found, estimates, strict=True)
     ]

@@ -57,7 +57,7 @@ def matrices(evaluations: Sequence[Evaluation], points: Mapping[str, Mapping[str
     names = dict(zip(tasks, _labels([read_task(task) for task in tasks]), strict=True))
     evaluated = {run_id for run_id, _ in latest}
     groups = _groups([run_id for run_id in points if run_id in evaluated], points)
-    metrics = [RETURN, *sorted({name for one in latest.values() for name in one.figures})]
+    metrics = [RETURN, *sorted({name for evaluation in latest.values() for name in evaluation.figures})]
     labels, setting = _labels([point for point, _ in groups]), setting_of(list(latest.values()))
     found = []
     for metric in metrics:
@@ -79,9 +79,9 @@ def _has(evaluations: Iterable[Evaluation], task: str, metric: str) -> bool:
     """Return whether an evaluation on the task has the figure, of policies or of scripted players."""
     return any(
         metric in figures
-        for one in evaluations
-        if one.task == task
-        for figures in (one.figures, *one.baselines.values())
+        for evaluation in evaluations
+        if evaluation.task == task
+        for figures in (evaluation.figures, *evaluation.baselines.values())
     )
 
 
@@ -92,10 +92,12 @@ def latest_matrices(sweep_dir: SweepDir) -> list[Matrix]:
     """
     points = {row.run_id: row.point for row in sweep_dir.read_index() if row.in_grid}
     alike: dict[Any, list[Evaluation]] = {}
-    for one in sweep_dir.evaluations.read():
-        if one.run_id in points:
-            alike.setdefault((one.best, one.episodes, one.seed, one.deterministic), []).append(one)
-    several = [group for group in alike.values() if len({one.task for one in group}) > 1]
+    for evaluation in sweep_dir.evaluations.read():
+        if evaluation.run_id in points:
+            alike.setdefault(
+                (evaluation.best, evaluation.episodes, evaluation.seed, evaluation.deterministic), []
+            ).append(evaluation)
+    several = [group for group in alike.values() if len({evaluation.task for evaluation in group}) > 1]
     return matrices(max(several, key=lambda group: group[-1].time), points) if several else []
 
 
@@ -106,10 +108,10 @@ def shown(found: Sequence[Matrix]) -> list[Matrix]:
 
 def setting_of(evaluations: Sequence[Evaluation]) -> str:
     """Describe how policies were evaluated."""
-    numbers = dict.fromkeys(f"{one.episodes:,}" for one in evaluations)
+    numbers = dict.fromkeys(f"{evaluation.episodes:,}" for evaluation in evaluations)
     episodes = f"{' or '.join(numbers)} {'episode' if list(numbers) == ['1'] else 'episodes'}"
     kinds = " or ".join(
-        dict.fromkeys("deterministic" if one.deterministic else "random" for one in evaluations)
+        dict.fromkeys("deterministic" if evaluation.deterministic else "random" for evaluation in evaluations)
     )
     best = ", best policies of training" if evaluations[0].best else ""
     return f"{episodes}, {kinds} actions, seed {evaluations[0].seed}{best}"
@@ -175,22 +177,26 @@ def is_own(point: Mapping[str, Any], column: Mapping[str, Any]) -> bool:
 
 def _estimate(own: Sequence[Evaluation | None], metric: str) -> Estimate | None:
     """Estimate a figure over runs, each of which is a seed."""
-    values = [figure_of(one, metric) for one in own if one is not None]
+    values = [figure_of(evaluation, metric) for evaluation in own if evaluation is not None]
     return estimate_of([value for value in values if value is not None and math.isfinite(value)])
 
 
-def figure_of(one: Evaluation, metric: str) -> float | None:
+def figure_of(evaluation: Evaluation, metric: str) -> float | None:
     """Return a figure of an evaluation, or its mean return."""
-    return sum(one.returns) / len(one.returns) if metric == RETURN else one.figures.get(metric)
+    return (
+        sum(evaluation.returns) / len(evaluation.returns)
+        if metric == RETURN
+        else evaluation.figures.get(metric)
+    )
 
 
 def _scripted_rows(evaluations: Sequence[Evaluation], tasks: Sequence[str], metric: str) -> list[MatrixRow]:
     """Return a row per player; a cell is empty where runs with other opponents found other values."""
     found: dict[str, dict[str, set[float]]] = {}
-    for one in evaluations:
-        for player, figures in one.baselines.items():
+    for evaluation in evaluations:
+        for player, figures in evaluation.baselines.items():
             if metric in figures:
-                found.setdefault(player, {}).setdefault(one.task, set()).add(figures[metric])
+                found.setdefault(player, {}).setdefault(evaluation.task, set()).add(figures[metric])
     return [
         MatrixRow(player, tuple(_only(by_task.get(task, set())) for task in tasks), scripted=True)
         for player, by_task in sorted(found.items())

@@ -74,7 +74,7 @@ def find_experiments(folder: Path, unreadable: Callable[[OSError], None]) -> lis
         )
         for name, place in {*loggers, *files, *bare}
     ]
-    return sorted(found, key=lambda one: (one.when, one.name, one.place))
+    return sorted(found, key=lambda experiment: (experiment.when, experiment.name, experiment.place))
 
 
 def _experiments_among(names: Iterable[str]) -> list[str]:

@@ -114,13 +114,13 @@ class Outputs:
         return [
             RunReading(
                 self.name,
-                IndexRow(one.found.run_id, True, point),
-                *one.state(),
-                facts=_facts(one),
-                history=one.history,
+                IndexRow(experiment.found.run_id, True, point),
+                *experiment.state(),
+                facts=_facts(experiment),
+                history=experiment.history,
                 foreign=True,
             )
-            for one, point in zip(self.experiments, _points(self.experiments, keys), strict=True)
+            for experiment, point in zip(self.experiments, _points(self.experiments, keys), strict=True)
         ]
 
 
@@ -142,7 +142,7 @@ def read_outputs(spelled: str, taken: Collection[str] = ()) -> Outputs:
     if not found:
         raise _no_results_error(folder, problems)
     read = [_read(each, folder.resolve(), problem) for each in found]
-    experiments, notes = _without_duplicates(one for one in read if one is not None)
+    experiments, notes = _without_duplicates(experiment for experiment in read if experiment is not None)
     return Outputs(name, tuple(experiments), tuple(f"{name}: {text}" for text in problems), tuple(notes))
 
 
@@ -225,26 +225,26 @@ def _without_duplicates(experiments: Iterable[Experiment]) -> tuple[list[Experim
     """Count copies of one experiment, and repetitions of one configuration with one seed, once."""
     notes = []
     by_name: dict[str, list[Experiment]] = {}
-    for one in experiments:
-        by_name.setdefault(one.found.run_id, []).append(one)
+    for experiment in experiments:
+        by_name.setdefault(experiment.found.run_id, []).append(experiment)
     by_point: dict[str, list[Experiment]] = {}
     for copies in by_name.values():
-        one = max(copies, key=lambda copy: (copy.frames, copy.logged))
-        by_point.setdefault(_fingerprint(one), []).append(one)
+        experiment = max(copies, key=lambda copy: (copy.frames, copy.logged))
+        by_point.setdefault(_fingerprint(experiment), []).append(experiment)
     kept = set()
     for alike in by_point.values():
         best = max(alike, key=lambda one: (one.state()[0] is RunState.DONE, one.frames, one.found.when))
         kept.add(best)
         if len(alike) > 1:
-            others = ", ".join(one.found.name for one in alike if one is not best)
+            others = ", ".join(experiment.found.name for experiment in alike if experiment is not best)
             notes.append(f"counted once: {best.found.name} repeats {others}, with the same seed")
-    return [one for alike in by_point.values() for one in alike if one in kept], notes
+    return [experiment for alike in by_point.values() for experiment in alike if experiment in kept], notes
 
 
-def _fingerprint(one: Experiment) -> str:
-    identity = one.identity
+def _fingerprint(experiment: Experiment) -> str:
+    identity = experiment.identity
     # Without a configuration, only the folder can distinguish it.
-    config: Any = one.deciding or one.within
+    config: Any = experiment.deciding or experiment.within
     return _comparable([identity.task, identity.algorithm, identity.seed, config])
 
 
@@ -255,13 +255,13 @@ def _points(experiments: Sequence[Experiment], keys: Collection[str]) -> list[di
     varying = _varying(experiments)
     points = [
         {
-            "algorithm": one.identity.algorithm,
-            "task": one.identity.task,
-            **{key: value for key, value in one.deciding.items() if key in varying},
-            **{key: value for key, value in one.config.items() if key in keys},
-            "seed": one.identity.seed,
+            "algorithm": experiment.identity.algorithm,
+            "task": experiment.identity.task,
+            **{key: value for key, value in experiment.deciding.items() if key in varying},
+            **{key: value for key, value in experiment.config.items() if key in keys},
+            "seed": experiment.identity.seed,
         }
-        for one in experiments
+        for experiment in experiments
     ]
     if len({_comparable(point) for point in points}) < len(points):
         return [{"folder": one.within, **point} for one, point in zip(experiments, points, strict=True)]
@@ -271,7 +271,7 @@ def _points(experiments: Sequence[Experiment], keys: Collection[str]) -> list[di
 def _varying(experiments: Sequence[Experiment]) -> set[str]:
     """Return the known keys in which experiments of one algorithm on one task differ."""
     values: dict[tuple[str, str, str], set[str]] = {}
-    configs = [(one.identity, one.deciding) for one in experiments if one.config]
+    configs = [(experiment.identity, experiment.deciding) for experiment in experiments if experiment.config]
     every = {key for _, config in configs for key in config}
     for identity, config in configs:
         for key in every:
@@ -296,20 +296,20 @@ def _comparable(value: Any) -> str:
 # Columns of the table of runs
 
 
-def _facts(one: Experiment) -> dict[str, Any]:
-    rows = one.history
+def _facts(experiment: Experiment) -> dict[str, Any]:
+    rows = experiment.history
     wall_time = rows[-1].wall_time
     timed = math.isfinite(wall_time) and wall_time > 0
     return {
-        "device": _device(one.config),
-        "environments": _environments(one),
-        "frames": one.frames,
-        "iterations": len(rows) if one.logged else None,
+        "device": _device(experiment.config),
+        "environments": _environments(experiment),
+        "frames": experiment.frames,
+        "iterations": len(rows) if experiment.logged else None,
         "wall_time": wall_time if timed else None,
         "train_time": wall_time if timed else None,
         **plain(throughput([rows])),
         **return_figures(rows, BENCHMARL.returns),
-        "evaluation_episodes": _evaluation_episodes(one.config),
+        "evaluation_episodes": _evaluation_episodes(experiment.config),
     }
 
 
@@ -318,8 +318,8 @@ def _device(config: Mapping[str, Any]) -> str | None:
     return ", ".join(dict.fromkeys(str(device) for device in devices if device)) or None
 
 
-def _environments(one: Experiment) -> int | None:
-    number = one.config.get(f"experiment.{one.policy}_policy_n_envs_per_worker")
+def _environments(experiment: Experiment) -> int | None:
+    number = experiment.config.get(f"experiment.{experiment.policy}_policy_n_envs_per_worker")
     return number if type(number) is int else None
 
 

@@ -139,7 +139,7 @@ class HardwareComparison:
     def best(self) -> tuple[SpeedLine, SpeedPoint]:
         """The fastest line and its point."""
         return max(
-            ((line, spot) for line in self.lines for spot in line.spots), key=lambda one: one[1].middle
+            ((line, spot) for line in self.lines for spot in line.spots), key=lambda pair: pair[1].middle
         )
 
     @property
@@ -265,7 +265,7 @@ def _labelled(lines: Sequence[SpeedLine]) -> Iterator[SpeedLine]:
 
 def _model_and_target(line: SpeedLine, lines: Sequence[SpeedLine]) -> str:
     """Return model and target, where lines of the same kind differ in them."""
-    alike = [one for one in lines if one.kind == line.kind]
+    alike = [other for other in lines if other.kind == line.kind]
     return ", ".join(
         filter(None, (getattr(line, name) for name in ("model", "target") if _vary(alike, name)))
     )
@@ -381,7 +381,7 @@ def _figures_text(contest: HardwareComparison) -> str:
     if contest.outcome in (Winner.ONE_DEVICE, Winner.APART):
         return _uncompared(contest)
     if contest.crossings:
-        counts = ", ".join(about_text(one.at) for one in contest.crossings)
+        counts = ", ".join(about_text(crossing.at) for crossing in contest.crossings)
         return f"the lines of CPU and GPU cross at about {counts} environments"
     times = " to ".join(dict.fromkeys(f"{one:.2f}" for one in (contest.worst_ratio, contest.best_ratio)))
     return f"the GPU was {times} times as fast with {environments_text(contest.first, contest.last)}"
@@ -413,7 +413,7 @@ def _other_device_text(contest: HardwareComparison, best: SpeedLine) -> str:
     if contest.outcome in said:
         return f"; {said[contest.outcome]}"
     if contest.outcome is Winner.SEVERAL:
-        counts = ", ".join(about_text(one.at) for one in contest.crossings)
+        counts = ", ".join(about_text(crossing.at) for crossing in contest.crossings)
         return f"; CPU and GPU change places at about {counts} environments"
     [crossing] = contest.crossings
     at = f"about {about_text(crossing.at)} environments"
@@ -429,9 +429,9 @@ def _equally_fast(contest: HardwareComparison) -> str:
     """Name the lines that are as fast as the best."""
     line, spot = contest.best
     rivals = {
-        one.label.partition(", ")[2] or one.label: other
-        for one in contest.lines
-        if one != line and one.kind == line.kind and (other := one.spot(spot.environments)) is not None
+        rival.label.partition(", ")[2] or rival.label: other
+        for rival in contest.lines
+        if rival != line and rival.kind == line.kind and (other := rival.spot(spot.environments)) is not None
     }
     close = [name for name, other in rivals.items() if other.high >= spot.low]
     return f"; no clear difference to {' or '.join(close)}" if close else ""

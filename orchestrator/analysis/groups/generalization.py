@@ -39,7 +39,7 @@ class Generalization:
 
 def generalizations(found: Sequence[SeedGroup], *, intervals: bool = True) -> list[Generalization]:
     """Return the generalization of every group that is evaluated on levels of training too, in order."""
-    return [one for group in found if (one := _of(group, intervals)) is not None]
+    return [generalization for group in found if (generalization := _of(group, intervals)) is not None]
 
 
 def _of(group: SeedGroup, intervals: bool) -> Generalization | None:

@@ -127,7 +127,7 @@ class Family:
     def tested(self) -> FamilyTest:
         """Test the reference against each other one, and all of them together."""
         found = list(self.pairs())
-        panels = [[np.array(one.scores[task]) for one in self.members] for task in self.tasks]
+        panels = [[np.array(member.scores[task]) for member in self.members] for task in self.tasks]
         chances = tuple(1.0 if pair.chance is None else pair.chance for pair in found)
         return FamilyTest(
             len(self.members),
@@ -160,9 +160,9 @@ class Comparisons:
     def _places(self) -> dict[_Place, tuple[int, int]]:
         """The number of each variant's family, and its own there, by tasks, number and side."""
         return {
-            (family.tasks, one.number, one.side): (at, place)
+            (family.tasks, member.number, member.side): (at, place)
             for at, family in enumerate(self.families)
-            for place, one in enumerate(family.members)
+            for place, member in enumerate(family.members)
         }
 
     def corrected(self, pair: Improvement) -> Improvement:
@@ -199,7 +199,7 @@ def _families(panel: Sequence[Variant]) -> Iterator[Family]:
     """Yield the families of one task; ``panel`` is the best first."""
     able = [variant for variant in panel if variant.fewest >= FEW_SEEDS]
     found = classes((variant, terms) for variant in able for terms in variant.terms.values())
-    for members in sorted(found, key=lambda members: min((one.side, one.number) for one in members)):
+    for members in sorted(found, key=lambda members: min((member.side, member.number) for member in members)):
         if len(members) > 1:
             yield Family(tuple(members[0].scores), _most_seeds_first(members, members))
 
@@ -232,16 +232,16 @@ def by_wins(members: Sequence[Variant], tasks: Sequence[str]) -> list[Variant]:
 
 def _left_out(panels: Mapping[str, Sequence[Variant]], families: Sequence[Family]) -> Iterator[str]:
     """Name the variants that are in no pair, per task with several variants."""
-    ranked = {id(one) for family in families for one in family.members}
+    ranked = {id(member) for family in families for member in family.members}
     for task, panel in panels.items():
-        few = [one for one in panel if one.fewest < FEW_SEEDS]
-        alone = [one for one in panel if one.fewest >= FEW_SEEDS and id(one) not in ranked]
+        few = [variant for variant in panel if variant.fewest < FEW_SEEDS]
+        alone = [variant for variant in panel if variant.fewest >= FEW_SEEDS and id(variant) not in ranked]
         of = f"{task}: " if len(panels) > 1 and task else ""
         if few and len(panel) > 1:
-            seeds = listed([f"{one.label} (n={one.fewest})" for one in few], _MOST_NAMED)
+            seeds = listed([f"{variant.label} (n={variant.fewest})" for variant in few], _MOST_NAMED)
             yield f"{of}fewer than {FEW_SEEDS} seeds, too few for a verdict: {seeds}"
         if alone and len(panel) - len(few) > 1:
-            labels = listed([one.label for one in alone], _MOST_NAMED)
+            labels = listed([variant.label for variant in alone], _MOST_NAMED)
             yield f"{of}no other variant with comparable returns: {labels}"
 
 
@@ -288,7 +288,7 @@ def probability_of_improvement(
     return value, float(low), float(high)
 
 
-def _chance(one: Variant, other: Variant, tasks: Sequence[str]) -> float:
+def _chance(variant: Variant, other: Variant, tasks: Sequence[str]) -> float:
     return float(
-        np.mean([wins(np.array(one.scores[task]), np.array(other.scores[task])).mean() for task in tasks])
+        np.mean([wins(np.array(variant.scores[task]), np.array(other.scores[task])).mean() for task in tasks])
     )

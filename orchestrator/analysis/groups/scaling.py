@@ -184,7 +184,7 @@ def _points(
             tuple(row[TRAINING] for row in own),
             cores / _cores(sizes[first][0]),
             ratio(str(number), str(first), sides[number], sides[first], among=max(1, len(sizes) - 1)),
-            {part: fmean(one[part] for one in told) for part in PARTS},
+            {part: fmean(shares[part] for shares in told) for part in PARTS},
             median(peaks) if peaks else None,
         )
 

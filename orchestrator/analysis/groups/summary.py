@@ -56,10 +56,10 @@ def _levels(found: Sequence[SeedGroup]) -> dict[int, Generalization]:
     return {id(one.group): one for one in generalizations(found, intervals=False)}
 
 
-def _level_texts(one: Generalization | None) -> list[str]:
-    if one is None:
+def _level_texts(generalization: Generalization | None) -> list[str]:
+    if generalization is None:
         return [""] * len(LEVEL_COLUMNS)
-    return [f"{sample.estimate.value:.4g}" for sample in (one.training, one.gap)]
+    return [f"{sample.estimate.value:.4g}" for sample in (generalization.training, generalization.gap)]
 
 
 def summary_json(collected: Collected) -> list[dict[str, Any]]:
@@ -76,13 +76,13 @@ def summary_json(collected: Collected) -> list[dict[str, Any]]:
             **_level_numbers(levels.get(id(final.group))),
             "speeds": [
                 {
-                    "hardware": _hardware_json(one),
-                    TRAINING: middle(one.training_fps),
-                    END_TO_END: middle(one.end_to_end_fps),
-                    "provisional": one.provisional,
-                    "seconds_per_iteration": one.seconds_per_iteration,
+                    "hardware": _hardware_json(speed),
+                    TRAINING: middle(speed.training_fps),
+                    END_TO_END: middle(speed.end_to_end_fps),
+                    "provisional": speed.provisional,
+                    "seconds_per_iteration": speed.seconds_per_iteration,
                 }
-                for one in speeds([final.group])
+                for speed in speeds([final.group])
             ],
         }
         for final in final_returns(found, intervals=False)
@@ -95,15 +95,15 @@ def _typed(group: SeedGroup, collected: Collected) -> dict[str, Any]:
     return {key: written.get(key.removeprefix("grid."), value) for key, value in group.point.items()}
 
 
-def _hardware_json(one: SpeedSummary) -> dict[str, Any]:
-    row = next(row for row in one.group.counted()[0] if hardware(row) == one.hardware)
+def _hardware_json(speed: SpeedSummary) -> dict[str, Any]:
+    row = next(row for row in speed.group.counted()[0] if hardware(row) == speed.hardware)
     return {name: row[name] for name in ("gpu_model", "cpu_model", "threads")}
 
 
-def _level_numbers(one: Generalization | None) -> dict[str, float]:
-    if one is None:
+def _level_numbers(generalization: Generalization | None) -> dict[str, float]:
+    if generalization is None:
         return {}
-    return {TRAINING_LEVELS: one.training.estimate.value, GAP: one.gap.estimate.value}
+    return {TRAINING_LEVELS: generalization.training.estimate.value, GAP: generalization.gap.estimate.value}
 
 
 def _per_hardware(

@@ -47,7 +47,7 @@ def write_matrices(found: Sequence[Matrix], out: Path) -> list[Path]:
 
     make_folder(out, _FORMER)
     files = {"matrix.csv": as_csv(found).encode()}
-    files |= {f"{one.name}.png": one.light for one in matrix_pictures(found)}
+    files |= {f"{picture.name}.png": picture.light for picture in matrix_pictures(found)}
     for name, content in files.items():
         write_atomic(out / name, content)
     return [out / name for name in files]

@@ -48,9 +48,9 @@ def comparison_pictures(
     """
     numbers = numbers or count(1)
     tasks: dict[str, list[Combination]] = {}
-    for one in found.combinations:
-        if one.comparable:
-            tasks.setdefault(one.task, []).append(one)
+    for combination in found.combinations:
+        if combination.comparable:
+            tasks.setdefault(combination.task, []).append(combination)
     for task, several in tasks.items():
         for part, title in plotting.parts(several, max(1, _LINES // len(found.values)), task):
             yield plotting.picture(
@@ -67,7 +67,7 @@ def comparison_pictures(
 
 
 def _alt_text(part: Sequence[Combination]) -> str:
-    cells = [(one.label, cell) for one in part for cell in one.cells if cell.trained]
+    cells = [(combination.label, cell) for combination in part for cell in combination.cells if cell.trained]
     return plotting.listed([f"{label} {cell.value}: {_speeds(cell)}" for label, cell in cells])
 
 
@@ -109,7 +109,7 @@ def _speed_ups(on: Axes, found: KeyComparison, part: Sequence[Combination], them
         ends += [cell.speed.value, cell.speed.high or 0.0]
     on.axvline(1, color=theme.ink, linewidth=0.8, linestyle=":")
     on.set_xlim(0, 1.1 * max(ends))
-    plotting.rows(on, [plotting.short(one.label) for one in part])
+    plotting.rows(on, [plotting.short(combination.label) for combination in part])
     on.set_title(f"speed-up against {plotting.wrapped(found.named(found.baseline))}", loc="left")
     on.set_xlabel(f"times the {NAMES[found.figure]}")
 
@@ -139,8 +139,8 @@ def _returns(
     over_time: bool,
 ) -> None:
     drawn = False
-    for side, one in enumerate(part):
-        for cell in one.cells:
+    for side, combination in enumerate(part):
+        for cell in combination.cells:
             line = cell.over_time if over_time else cell.over_frames
             if line is not None:
                 colour = theme.line(found.values.index(cell.value))
@@ -148,7 +148,7 @@ def _returns(
                     on, line, plotting.dash(0, side), plotting.marker(side, 0), colour, held=over_time
                 )
                 drawn = True
-    ends = {one.seconds if over_time else one.frames for one in part} - {None}
+    ends = {combination.seconds if over_time else combination.frames for combination in part} - {None}
     if len(ends) == 1:
         on.axvline(max(filter(None, ends)), color=theme.ink, linewidth=0.8, linestyle=":")
     if not drawn:
@@ -166,8 +166,8 @@ def _cells(
     found: KeyComparison, part: Sequence[Combination], theme: Theme
 ) -> Iterator[tuple[float, ComparedValue, str]]:
     """Yield each cell's height on the axis of rows, and its colour."""
-    for row, one in enumerate(part):
-        for cell in one.cells:
+    for row, combination in enumerate(part):
+        for cell in combination.cells:
             number_ = found.values.index(cell.value)
             yield row + _step(found) * (number_ - (len(found.values) - 1) / 2), cell, theme.line(number_)
 
@@ -192,10 +192,10 @@ def _legend(figure: Figure, found: KeyComparison, part: Sequence[Combination], t
     if len(part) > 1:
         styles += [
             (
-                plotting.short(one.label),
+                plotting.short(combination.label),
                 {"color": theme.ink, "linestyle": plotting.dash(0, side), "marker": plotting.marker(side, 0)},
             )
-            for side, one in enumerate(part)
+            for side, combination in enumerate(part)
         ]
     plotting.style_legend(figure, styles, columns=2 if len(part) > 1 else 4)
 
@@ -207,8 +207,8 @@ def write_comparison(found: KeyComparison, out: Path) -> list[Path]:
     """
     make_folder(out, _PICTURE)
     files = {"comparison.csv": as_csv(found).encode()}
-    for one in islice(comparison_pictures(found), plotting.MOST_PICTURES):
-        files |= {f"{one.name}.png": one.light, f"{one.name}-dark.png": one.dark}
+    for picture in islice(comparison_pictures(found), plotting.MOST_PICTURES):
+        files |= {f"{picture.name}.png": picture.light, f"{picture.name}-dark.png": picture.dark}
     for name, content in files.items():
         write_atomic(out / name, content)
     return [out / name for name in files]

@@ -79,7 +79,7 @@ _ORDER = ("", "sign", "low", "low_sign", "high", "high_sign")
 def _suffixes(found: Iterable[Mapping[str, str]]) -> list[str]:
     """Return what the columns end with that these cells need."""
     used = dict.fromkeys(suffix for facts in found for suffix in facts) | {"": None}
-    return [*(one for one in _ORDER if one in used), *(one for one in used if one not in _ORDER)]
+    return [*(name for name in _ORDER if name in used), *(name for name in used if name not in _ORDER)]
 
 
 def _names(column: Column, suffixes: Sequence[str]) -> list[str]:
@@ -99,7 +99,7 @@ def _facts(cell: Cell, numeric: bool) -> dict[str, str]:
     if cell.ends is not None:
         facts |= {"low": cells.number_text(cell.ends[0]), "high": cells.number_text(cell.ends[1])}
     if cell.bound is not None and not math.isinf(cell.bound):
-        for suffix in [one for one, text in facts.items() if text == cells.number_text(math.inf)]:
+        for suffix in [name for name, text in facts.items() if text == cells.number_text(math.inf)]:
             facts[suffix] = cells.number_text(cell.bound)
             facts[f"{suffix}_sign".lstrip("_")] = ">"
     return facts | {name: one if isinstance(one, str) else cells.number_text(one) for name, one in cell.more}
@@ -119,7 +119,7 @@ def as_latex(table: Table) -> str:
     numeric = [at < len(table.columns) and table.columns[at].numeric for at in range(width)]
     head = [_row(column.name for column in table.columns), r"\midrule"] if table.columns else []
     body = (_row(cell.text for cell in row) for row in table.rows)
-    begin = f"\\begin{{tabular}}{{{''.join('r' if one else 'l' for one in numeric)}}}"
+    begin = f"\\begin{{tabular}}{{{''.join('r' if is_number else 'l' for is_number in numeric)}}}"
     return "\n".join((begin, r"\toprule", *head, *body, r"\bottomrule", r"\end{tabular}", ""))
 
 

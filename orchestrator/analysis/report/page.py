@@ -40,9 +40,9 @@ class ReportPage:
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Yield name and content of the files beside it: pictures as SVG and PDF, tables as CSV and LaTeX."""
-        for name, one in self.vectors:
-            yield f"{name}.svg", one.svg.encode()
-            yield f"{name}.pdf", one.pdf
+        for name, vector in self.vectors:
+            yield f"{name}.svg", vector.svg.encode()
+            yield f"{name}.pdf", vector.pdf
         yield from table_files(self.sections)
 
 
@@ -51,7 +51,7 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
     data = report_data(sweep_dirs, collected)
     whole = sections(data)
     drawn = [picture for section in whole for picture in section.pictures]
-    vectors = [(one.name, one.vector) for one in counted(drawn, "drawing pictures", len(drawn))]
+    vectors = [(picture.name, picture.vector) for picture in counted(drawn, "drawing pictures", len(drawn))]
     found = fitted(whole)
     style = web.text("page.css") + _styles()
     scripts = list(map(web.text, _SCRIPTS))

@@ -49,10 +49,10 @@ def fitted(sections: Sequence[Section]) -> tuple[Section, ...]:
         **_shares({key: own for key, own in rows.items() if key not in long}, _TABLES),
         **_shares({key: own for key, own in rows.items() if key in long}, _RUNS),
     }
-    cut = [_changed(section, lambda one: _with_rows(one, shares)) for section in sections]
+    cut = [_changed(section, lambda block: _with_rows(block, shares)) for section in sections]
     room = PAGE - _FRAME - sum(_size(block) for section in cut for block in section.blocks)
     pictures = _with_room([gallery for section in cut for gallery in _galleries(section.blocks)], room)
-    return tuple(_changed(section, lambda one: _with_pictures(one, pictures)) for section in cut)
+    return tuple(_changed(section, lambda block: _with_pictures(block, pictures)) for section in cut)
 
 
 def _shares(rows: dict[int, list[int]], room: int) -> dict[int, int]:
@@ -97,7 +97,7 @@ def _changed(section: Section, change: Callable[[Block], Block]) -> Section:
 
 def _inside(block: Block, change: Callable[[Block], Block]) -> Block:
     if isinstance(block, Folded):
-        return replace(block, blocks=tuple(_inside(one, change) for one in block.blocks))
+        return replace(block, blocks=tuple(_inside(block, change) for block in block.blocks))
     return change(block)
 
 

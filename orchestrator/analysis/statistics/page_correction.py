@@ -79,8 +79,8 @@ class PageTest:
     @cached_property
     def _twos(self) -> list[tuple[int, float]]:
         """The families of two variants with their p-values, the lowest first."""
-        twos = [(at, one.chances[0]) for at, one in enumerate(self.families) if one.members == 2]
-        return sorted(twos, key=lambda one: one[1])
+        twos = [(at, family.chances[0]) for at, family in enumerate(self.families) if family.members == 2]
+        return sorted(twos, key=lambda pair: pair[1])
 
     def corrected(self, family: int, chance: float) -> float:
         """Correct a p-value of this family for the other ones.

@@ -56,15 +56,15 @@ def chances_to_win(several: Sequence[Sequence[float]]) -> list[float]:
 
     A tie counts half, and every other sample weighs the same. One sort for any number of samples.
     """
-    sizes = np.array([len(one) for one in several])
-    values = np.concatenate([np.asarray(one, dtype=float) for one in several])
+    sizes = np.array([len(sample) for sample in several])
+    values = np.concatenate([np.asarray(sample, dtype=float) for sample in several])
     weights = np.repeat(1 / sizes, sizes)
     order = np.argsort(values, kind="stable")
     below = np.concatenate([[0.0], np.cumsum(weights[order])])
     ends = [np.searchsorted(values[order], values, side) for side in ("left", "right")]
     won = np.add.reduceat(weights * (below[ends[0]] + below[ends[1]]) / 2, np.cumsum(sizes) - sizes)
     # A sample wins half against itself. Sums of thirds are no thirds: equal chances shall be equal.
-    return [round(float(one), 12) for one in (won - 0.5) / (len(several) - 1)]
+    return [round(float(chance), 12) for chance in (won - 0.5) / (len(several) - 1)]
 
 
 def chance_of_wins(mine: Sequence[Floats], theirs: Sequence[Floats]) -> float:
@@ -141,19 +141,19 @@ def _tail(away: float, dealt: Sequence[_Dealt]) -> float:
     ``away``: the sum over tasks of the distances of the chance to win from a half.
     """
     # In units of one over twice the least common multiple of all pairs every sum is a whole number.
-    unit = math.lcm(*(one.pairs for one in dealt))
-    steps = [one.step * (unit // one.pairs) for one in dealt]
+    unit = math.lcm(*(deal.pairs for deal in dealt))
+    steps = [deal.step * (unit // deal.pairs) for deal in dealt]
     common = math.gcd(*steps)
     size, rounded = 2 * unit / common, 0.0
-    length = sum(step // common * len(one.parts) for step, one in zip(steps, dealt, strict=True))
+    length = sum(step // common * len(deal.parts) for step, deal in zip(steps, dealt, strict=True))
     if length > _MOST_SUMS:  # a coarser grid: what may have been rounded off counts as far
         size *= _MOST_SUMS / length
         rounded = len(dealt) / 2
     parts, middle = np.ones(1), 0.0
-    for one in dealt:
-        places = np.arange(len(one.parts)) * (one.step * size / (2 * one.pairs))
-        own = np.bincount(np.rint(places).astype(int), one.parts).astype(float)
-        middle += float(places @ one.parts)
+    for deal in dealt:
+        places = np.arange(len(deal.parts)) * (deal.step * size / (2 * deal.pairs))
+        own = np.bincount(np.rint(places).astype(int), deal.parts).astype(float)
+        middle += float(places @ deal.parts)
         parts = _convolved(parts, own) if len(parts) > 1 else own
     off = np.abs(np.arange(len(parts)) - middle)
     return min(1.0, max(0.0, float(parts[off >= abs(away) * size - rounded - 1e-6].sum())))

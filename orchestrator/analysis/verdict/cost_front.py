@@ -54,11 +54,11 @@ class CostClass:
     @property
     def priced(self) -> bool:
         """Whether all have a price."""
-        return all(one.dollars is not None for one in self.members)
+        return all(member.dollars is not None for member in self.members)
 
-    def cost(self, one: Costed) -> float:
+    def cost(self, variant: Costed) -> float:
         """Return what the class is compared by: dollars, or seconds of wall time."""
-        return one.dollars if self.priced and one.dollars is not None else one.seconds
+        return variant.dollars if self.priced and variant.dollars is not None else variant.seconds
 
 
 def cost_classes(finals: Sequence[Final], prices: Prices) -> list[CostClass]:
@@ -76,7 +76,7 @@ def costed_classes(
     for task in dict.fromkeys(final.group.task for final in finals):
         own = [final for final in finals if final.group.task == task and final.estimate is not None]
         for members in classes((final, final.terms) for final in own):
-            found = tuple(one for final in members if (one := costed(final)) is not None)
+            found = tuple(variant for final in members if (variant := costed(final)) is not None)
             if len(found) > 1:
                 yield task, found
 
@@ -94,17 +94,17 @@ def with_front(found: CostClass) -> CostClass:
 
     Variants with a censored cost come last, and neither are on the front nor keep another off it.
     """
-    in_order = sorted(found.members, key=lambda one: (one.censored, found.cost(one), -one.value))
-    exact = [one for one in in_order if not one.censored]
-    costs = [found.cost(one) for one in exact]
-    highest = [-math.inf, *accumulate((one.value for one in exact), max)]
+    in_order = sorted(found.members, key=lambda member: (member.censored, found.cost(member), -member.value))
+    exact = [member for member in in_order if not member.censored]
+    costs = [found.cost(member) for member in exact]
+    highest = [-math.inf, *accumulate((member.value for member in exact), max)]
 
-    def on_front(one: Costed) -> bool:
-        as_cheap = highest[bisect_right(costs, _EQUAL_COST * found.cost(one))]
-        cheaper = highest[bisect_left(costs, found.cost(one) / _EQUAL_COST)]
-        return not one.censored and cheaper < one.value >= as_cheap
+    def on_front(variant: Costed) -> bool:
+        as_cheap = highest[bisect_right(costs, _EQUAL_COST * found.cost(variant))]
+        cheaper = highest[bisect_left(costs, found.cost(variant) / _EQUAL_COST)]
+        return not variant.censored and cheaper < variant.value >= as_cheap
 
-    return replace(found, members=tuple(replace(one, on_front=on_front(one)) for one in in_order))
+    return replace(found, members=tuple(replace(member, on_front=on_front(member)) for member in in_order))
 
 
 def threshold_classes(finals: Sequence[Final], times: Sequence[TimeToThreshold]) -> list[CostClass]:
@@ -113,15 +113,15 @@ def threshold_classes(finals: Sequence[Final], times: Sequence[TimeToThreshold])
     A class is left out where no variant has a median, and a variant where a wall time is unknown. The cost of
     a variant without a median is a bound: the shortest training of a seed that did not reach the threshold.
     """
-    by_group = {id(one.group): one for one in times}
+    by_group = {id(time.group): time for time in times}
     found = []
     for task, members in costed_classes(
         finals, lambda final: _costed_until(final, by_group.get(id(final.group)))
     ):
-        if all(one.censored for one in members):
+        if all(member.censored for member in members):
             continue
         level = by_group[id(members[0].final.group)].threshold
-        in_seconds = tuple(replace(one, dollars=None) for one in members)
+        in_seconds = tuple(replace(member, dollars=None) for member in members)
         several = (in_seconds, members) if all(one.dollars is not None for one in members) else (in_seconds,)
         found += [with_front(CostClass(task, own, level)) for own in several]
     return found

@@ -40,9 +40,9 @@ def evidence(finals: Sequence[Final]) -> Evidence:
     page = Comparisons.of(returning, overall=countable(returning))
     of_values = {id(final.values): final for final in returning}
     rows = tuple(
-        (one, {task: of_values[id(values)] for task, values in one.scores.items()})
-        for one in over_tasks(returning)
-        if one.scores
+        (variant, {task: of_values[id(values)] for task, values in variant.scores.items()})
+        for variant in over_tasks(returning)
+        if variant.scores
     )
     place = {
         (task, final.group.number, final.group.side): at

@@ -101,7 +101,7 @@ def _spacing(finals: Sequence[Final], labels: Sequence[str]) -> Iterator[str]:
     lengths = similar_lengths(interval for _, interval in known)
     if len(lengths) > 1:
         parts = [
-            f"every {span(own)} ({listed([label for label, one in known if one in own], _MOST_NAMED)})"
+            f"every {span(own)} ({listed([label for label, frames in known if frames in own], _MOST_NAMED)})"
             for own in lengths
         ]
         yield f"evaluated at different intervals: {'; '.join(parts)}"
@@ -109,7 +109,7 @@ def _spacing(finals: Sequence[Final], labels: Sequence[str]) -> Iterator[str]:
 
 def _interval(final: Final) -> float | None:
     """Return the usual number of frames between evaluations of a group, ``None`` where unknown."""
-    return middle([one for row in final.group.counted()[0] if (one := row.get(INTERVAL))])
+    return middle([interval for row in final.group.counted()[0] if (interval := row.get(INTERVAL))])
 
 
 def _parts(groups: Sequence[SeedGroup], selects: re.Pattern[str]) -> Iterable[list[SeedGroup]]:
@@ -136,7 +136,7 @@ def _unequal(groups: Sequence[SeedGroup], value: Callable[[Mapping[str, Any]], A
                 one if len(counted) == 1 else f"{number} × {one}" for one, number in sorted(counted.items())
             )
             members.setdefault(text, []).append(label)
-    if any(_apart(one, counts) for one in {one for own in counts for one in own}):
+    if any(_apart(count, counts) for count in {one for own in counts for one in own}):
         parts = [f"{text} ({listed(labels, _MOST_NAMED)})" for text, labels in members.items()]
         more = len(parts) - _MOST_PARTS
         yield "; ".join(parts[:_MOST_PARTS]) + (f"; and {more} other mixtures" if more > 0 else "")

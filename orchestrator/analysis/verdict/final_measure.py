@@ -63,12 +63,12 @@ class FinalMeasure:
     def describe(self, metrics: Iterable[str]) -> str:
         """Describe the measure of runs with returns of these metrics."""
         kinds = {is_evaluation(metric) for metric in metrics} or {True}
-        one = "evaluation" if True in kinds else "training return"
-        text = f"the mean of the last {self.count} {one}s, or of the last third if these are fewer"
+        noun = "evaluation" if True in kinds else "training return"
+        text = f"the mean of the last {self.count} {noun}s, or of the last third if these are fewer"
         if self.kind == LAST:
-            text = f"the last {one}"
+            text = f"the last {noun}"
         elif self.kind == _AREA:
-            text = f"the area under the curve of {one}s over frames, divided by the frames"
+            text = f"the area under the curve of {noun}s over frames, divided by the frames"
         if True not in kinds:
             return f"{text}; no run was evaluated in training"
         return text + "; of runs without evaluations, the same of training returns" * (False in kinds)
@@ -122,10 +122,10 @@ def measured_by(collected: Collected, measure: FinalMeasure) -> Collected:
         )
     ]
     own = [
-        pl.Series("final_return", [one and one.value for one in finals], dtype=pl.Float64),
-        pl.Series(FINAL_MEASURE, [one and measure.spec for one in finals], dtype=pl.String),
-        pl.Series(FINAL_VALUES, [one and one.values for one in finals], dtype=pl.Int64),
-        pl.Series(INTERVAL, [one and one.interval for one in finals], dtype=pl.Float64),
+        pl.Series("final_return", [final and final.value for final in finals], dtype=pl.Float64),
+        pl.Series(FINAL_MEASURE, [final and measure.spec for final in finals], dtype=pl.String),
+        pl.Series(FINAL_VALUES, [final and final.values for final in finals], dtype=pl.Int64),
+        pl.Series(INTERVAL, [final and final.interval for final in finals], dtype=pl.Float64),
     ]
     runs = runs.with_columns(own)
     for column, metric in LEVEL_METRICS.items():

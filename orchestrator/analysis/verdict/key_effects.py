@@ -98,7 +98,7 @@ def _effect(task: str, key: str, members: Sequence[Final]) -> KeyEffect | None:
         ValueEffect(value, len(whole), fmean(means[name]), fmean(chances[name]), best_in[name])
         for name, value in values.items()
     ]
-    return KeyEffect(task, key, tuple(sorted(effects, key=lambda one: -one.wins)))
+    return KeyEffect(task, key, tuple(sorted(effects, key=lambda effect: -effect.wins)))
 
 
 def _whole(key: str, members: Sequence[Final]) -> list[dict[str, Final]]:
@@ -106,7 +106,7 @@ def _whole(key: str, members: Sequence[Final]) -> list[dict[str, Final]]:
     by_rest: dict[str, dict[str, Final]] = defaultdict(dict)
     for final in members:
         point = final.group.point
-        rest = repr(sorted((name, repr(one)) for name, one in point.items() if name != key))
+        rest = repr(sorted((name, repr(value)) for name, value in point.items() if name != key))
         by_rest[rest][repr(point.get(key))] = final
     every = len({value for own in by_rest.values() for value in own})
     return [own for own in by_rest.values() if len(own) == every] if every > 1 else []

@@ -52,7 +52,7 @@ class TaskAnswer:
     @property
     def few(self) -> tuple[Variant, ...]:
         """The leaders with too few seeds for a verdict."""
-        return tuple(one for one in self.leaders if one.fewest < FEW_SEEDS and self.ranked)
+        return tuple(leader for leader in self.leaders if leader.fewest < FEW_SEEDS and self.ranked)
 
     @property
     def compared(self) -> bool:
@@ -62,7 +62,7 @@ class TaskAnswer:
     @property
     def seeds(self) -> str:
         """Number of seeds of a leader in a task, as text."""
-        numbers = [len(one.scores[task]) for one in self.leaders for task in self.tasks]
+        numbers = [len(leader.scores[task]) for leader in self.leaders for task in self.tasks]
         least, most = min(numbers), max(numbers)
         return count(least, "seed") if least == most else f"{least}–{most} seeds"
 
@@ -77,7 +77,7 @@ class TaskAnswer:
     def verdict(self) -> str:
         """One sentence: who leads, or that it cannot be told."""
         first, *others = self.leaders
-        labels = listed([one.label for one in self.leaders], _MOST_NAMED)
+        labels = listed([leader.label for leader in self.leaders], _MOST_NAMED)
         if not self.ranked:
             told = f"{UNRANKED}: {labels}" if others else f"{labels} is ranked against no other"
             return f"{told} ({self.seeds})"
@@ -102,11 +102,11 @@ class TaskAnswer:
         """Return it in JSON types."""
         return {
             "tasks": list(self.tasks),
-            "leaders": [one.label for one in self.leaders if self.ranked],
-            "behind": [one.label for one in self.behind],
+            "leaders": [leader.label for leader in self.leaders if self.ranked],
+            "behind": [variant.label for variant in self.behind],
             "more_seeds": None if self.more is None or self.more.more > MOST else self.more.more,
             "left_out": list(self.without),
-            "not_ranked": [one.label for one in self.leaders if not self.ranked],
+            "not_ranked": [leader.label for leader in self.leaders if not self.ranked],
             "verdict": str(self),
         }
 
@@ -190,7 +190,7 @@ class _Panel(NamedTuple):
 def _parts(tasks: tuple[str, ...], found: Sequence[Sequence[Variant]]) -> Iterator[_Panel]:
     """Yield the panels of the same tasks, given their classes of comparable variants."""
     several = [own for own in found if len(own) > 1]
-    alone = [one for own in found if len(own) == 1 for one in own]
+    alone = [variant for own in found if len(own) == 1 for variant in own]
     panels = [_Panel(tasks, own) for own in several]
     if alone:
         panels.append(_Panel(tasks, alone, ranked=len(found) == 1))
@@ -216,8 +216,8 @@ def _by_task(finals: Sequence[Final]) -> Iterator[_Panel]:
 def _answer(panel: _Panel, beaten: set[_Key], families: int) -> TaskAnswer:
     """Return the answer for a panel; ``families``: that share the level."""
     tasks, members, ranked, part = panel
-    leaders = [one for one in members if _key(one) not in beaten]
-    behind = [one for one in members if _key(one) in beaten]
+    leaders = [member for member in members if _key(member) not in beaten]
+    behind = [member for member in members if _key(member) in beaten]
     times = families * max(1.0, (len(members) - 1) / 2)
     more = _more(leaders, tasks, times) if len(leaders) > 1 and ranked else None
     overall = len(tasks) > 1
@@ -225,5 +225,5 @@ def _answer(panel: _Panel, beaten: set[_Key], families: int) -> TaskAnswer:
 
 
 def _more(leaders: Sequence[Variant], tasks: Sequence[str], times: float) -> MoreSeeds:
-    mine, theirs = ([np.array(one.scores[task]) for task in tasks] for one in leaders[:2])
+    mine, theirs = ([np.array(leader.scores[task]) for task in tasks] for leader in leaders[:2])
     return more_seeds(mine, theirs, times)

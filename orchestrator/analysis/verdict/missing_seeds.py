@@ -62,13 +62,13 @@ def lead_holds(answer: TaskAnswer, finals: Sequence[Final]) -> bool | None:
     if len(answer.leaders) > 1 or not answer.behind or answer.overall:
         return None
     task, (leader,) = answer.tasks[0], answer.leaders
-    own = next(panel for panel in _panels(finals) if any(_is(one, answer) for one in panel))
+    own = next(panel for panel in _panels(finals) if any(_is(final, answer) for final in panel))
     if not any(missing_of(final.group) for final in own):
         return None
     low, high = _range(own)
-    terms = next(one.terms for one in own if _is(one, answer))
-    against = {id(one): _filled(one, low if _is(one, answer) else high, terms) for one in own}
-    again = answers([against.get(id(one), one) for one in finals])
+    terms = next(final.terms for final in own if _is(final, answer))
+    against = {id(final): _filled(final, low if _is(final, answer) else high, terms) for final in own}
+    again = answers([against.get(id(final), final) for final in finals])
     same = [(leader.number, leader.side)]
     return any(one.tasks == (task,) and [(o.number, o.side) for o in one.leaders] == same for one in again)
 
@@ -96,8 +96,8 @@ def _panels(finals: Sequence[Final], *, once: bool = False) -> Iterator[list[Fin
 
 def _bounds(panel: Sequence[Final]) -> Iterator[Bounds]:
     low, high = _range(panel)
-    plain = [None if one.estimate is None else one.estimate.value for one in panel]
-    worst, best = ([_mean(_filled(one, value)) for one in panel] for value in (low, high))
+    plain = [None if final.estimate is None else final.estimate.value for final in panel]
+    worst, best = ([_mean(_filled(final, value)) for final in panel] for value in (low, high))
     known_means = [mean for mean in plain if mean is not None]
     labels = names([final.group.point for final in panel])
     for number, final in enumerate(panel):

@@ -66,9 +66,9 @@ def times_to_threshold(
 
 
 def _seconds(curves: Sequence[Series], threshold: float) -> FramesToThreshold | None:
-    if not all(np.isfinite(one.seconds).all() for one in curves):
+    if not all(np.isfinite(curve.seconds).all() for curve in curves):
         return None
-    return first_reached([replace(one, frames=one.seconds) for one in curves], threshold)
+    return first_reached([replace(curve, frames=curve.seconds) for curve in curves], threshold)
 
 
 def _curves(final: Final, series: SeriesByRun) -> list[Series]:
@@ -79,7 +79,7 @@ def _curves(final: Final, series: SeriesByRun) -> list[Series]:
 
 def _usual(own: Sequence[Final], curves: Sequence[Sequence[Series]]) -> float:
     """Return the usual threshold of a task, with three digits."""
-    first = middle([float(one.values[0]) for several in curves for one in several]) or 0.0
+    first = middle([float(curve.values[0]) for several in curves for curve in several]) or 0.0
     best = max(final.estimate.value for final in own if final.estimate is not None)
     return float(f"{first + USUAL_PART * (best - first):.3g}")
 

@@ -329,5 +329,5 @@ def _git(folder: Path, *arguments: str, any_owner: bool) -> bytes:
 
 
 def _unanswered(folder: Path, why: str) -> NoWorkTree:
-    is_one = any(os.path.lexists(one / ".git") for one in (folder, *folder.parents))
+    is_one = any(os.path.lexists(parent / ".git") for parent in (folder, *folder.parents))
     return UnreadWorkTree(why) if is_one else NoWorkTree(why)

@@ -59,7 +59,7 @@ class Extended:
     def _parent(self, item: Scalar, source: YamlFile, here: tuple[str, ...]) -> Entries:
         path = Path(source.name).parent / Path(str(item.value)).expanduser()
         if not os.path.exists(path):
-            near = nearest(path.stem, sorted(one.stem for one in path.parent.glob("*.yaml")))
+            near = nearest(path.stem, sorted(file.stem for file in path.parent.glob("*.yaml")))
             raise source.error(
                 item.at,
                 f"{EXTENDS}: found {shown(item.value)}, and there is no such file",
@@ -87,7 +87,7 @@ def merge(inherited: Entries, own: Entries, source: YamlFile) -> Entries:
         theirs = _mapping(inherited, name, source) if name in (*_KEYED, "resources") else ()
         if name in _KEYED:
             together = _mapping(own, name, source)
-            names = {bare_key(one.key) for one in together}
+            names = {bare_key(entry.key) for entry in together}
             kept = [one for one in theirs if bare_key(one.key) not in mine - names]
             found[name] = replace(entry, node=Entries(_over(kept, together), entry.node.at))
         elif name == "resources":

@@ -149,7 +149,7 @@ def parse_grid(text: str, source: str) -> Grid:
 
 def _merged(root: Entries, rules: tuple[Node, ...], exclude: Sequence[Exclusion]) -> Entries:
     """Return the merged sections, in order, without entries of `for` and `exclude` that fit no point."""
-    kept = {one.at for one in exclude}
+    kept = {exclusion.at for exclusion in exclude}
 
     def items(entry: KeyNode) -> tuple[Node, ...] | None:
         if entry.key == "for":
@@ -161,7 +161,7 @@ def _merged(root: Entries, rules: tuple[Node, ...], exclude: Sequence[Exclusion]
     return Entries(
         tuple(
             replace(entry, node=Items(found, entry.node.at)) if (found := items(entry)) is not None else entry
-            for entry in sorted(root.entries, key=lambda one: [*SECTIONS].index(one.key))
+            for entry in sorted(root.entries, key=lambda entry: [*SECTIONS].index(entry.key))
             if entry.key != ANCHORS
         ),
         root.at,
@@ -192,7 +192,7 @@ def _known_sections(root: Node, source: YamlFile) -> Entries:
             raise source.error(
                 entry.at,
                 f"found {shown(entry.key)}, expected one of: {', '.join(SECTIONS)}",
-                _suggest_section(entry, [one.key for one in root.entries]),
+                _suggest_section(entry, [entry.key for entry in root.entries]),
             )
     return root
 
@@ -202,7 +202,7 @@ def _suggest_section(entry: KeyNode, sections: Sequence[str]) -> str:
     key = entry.key
     if key in RESOURCES or key in OTHER_NAMES:
         return f"did you mean resources: {{{OTHER_NAMES.get(key, key)}: …}}?"
-    within = [one.key for one in entry.node.entries] if isinstance(entry.node, Entries) else []
+    within = [entry.key for entry in entry.node.entries] if isinstance(entry.node, Entries) else []
     near = section_hint(key, within, sections) or did_you_mean(key, SECTIONS)
     return near or "the trainer's own keys go into base or matrix"
 

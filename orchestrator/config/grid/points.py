@@ -36,8 +36,10 @@ def read_exclude(
             if entry.key not in known and own:
                 raise _not_an_axis(entry, base, known, source)
         choices = {entry.key: _choices(entry, axes) for entry in entries.entries}
-        one = Exclusion({key: _spelled(nodes) for key, nodes in choices.items()}, entries.at)
-        possible = one.when.keys() <= set(known) and all(matching_steps(axis, one.when) for axis in axes)
+        exclusion = Exclusion({key: _spelled(nodes) for key, nodes in choices.items()}, entries.at)
+        possible = exclusion.when.keys() <= set(known) and all(
+            matching_steps(axis, exclusion.when) for axis in axes
+        )
         if own and not all(choices.values()):
             raise source.error(entries.at, "exclude: found an empty list, so nothing is excluded")
         if own or possible:
@@ -45,9 +47,9 @@ def read_exclude(
                 for item in nodes:
                     one_value(key, item, source, where="exclude")
         if own:
-            _must_match(one, choices, axes, source)
+            _must_match(exclusion, choices, axes, source)
         if possible:
-            found.append(one)
+            found.append(exclusion)
     return tuple(found)
 
 

@@ -115,14 +115,14 @@ def largest(many: Iterable[Resources]) -> Resources:
     found = list(many)
 
     def most(amounts: Iterable[str | None], size: Callable[[str], float]) -> str | None:
-        return max((one for one in amounts if one is not None), key=size, default=None)
+        return max((amount for amount in amounts if amount is not None), key=size, default=None)
 
     return Resources(
-        max((one.cpus_per_task for one in found), default=1),
-        max((one.gpus for one in found), default=0),
-        most((one.mem for one in found), megabytes),
-        most((one.time for one in found), seconds),
-        max((one.nodes for one in found), default=1),
+        max((amounts.cpus_per_task for amounts in found), default=1),
+        max((amounts.gpus for amounts in found), default=0),
+        most((amounts.mem for amounts in found), megabytes),
+        most((amounts.time for amounts in found), seconds),
+        max((amounts.nodes for amounts in found), default=1),
     )
 
 

@@ -208,9 +208,9 @@ class Profile:
         return str(Path(self.source).absolute()) if self.source.endswith((".yaml", ".yml")) else self.name
 
 
-_KEYS = {one.name: one for one in fields(Profile) if "read" in one.metadata}
-READERS: Mapping[str, Reader] = {name: one.metadata["read"] for name, one in _KEYS.items()}
-KEY_OPTIONS = tuple(name for name, one in _KEYS.items() if one.metadata["option"])
+_KEYS = {key.name: key for key in fields(Profile) if "read" in key.metadata}
+READERS: Mapping[str, Reader] = {name: key.metadata["read"] for name, key in _KEYS.items()}
+KEY_OPTIONS = tuple(name for name, key in _KEYS.items() if key.metadata["option"])
 
 
 def told_keys() -> list[tuple[str, Any, str]]:
@@ -218,8 +218,8 @@ def told_keys() -> list[tuple[str, Any, str]]:
     return [
         (
             name,
-            None if one.default is MISSING else one.default,
-            one.metadata["told"] or description_of(name),
+            None if key.default is MISSING else key.default,
+            key.metadata["told"] or description_of(name),
         )
-        for name, one in _KEYS.items()
+        for name, key in _KEYS.items()
     ]

@@ -21,7 +21,7 @@ class ProgramGroup(TyperGroup):
         except click.NoSuchOption as error:
             if having := [name for name in self.commands if error.option_name in self._option_names(name)]:
                 error.message += (
-                    f", an option of {' and '.join(f'`{ctx.info_name} {one}`' for one in having)}."
+                    f", an option of {' and '.join(f'`{ctx.info_name} {name}`' for name in having)}."
                 )
                 error.possibilities = None
             raise

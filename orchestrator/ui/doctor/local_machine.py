@@ -146,7 +146,7 @@ CHECKS = (python, trainers, cores_and_gpus, git, results_folder, space)
 def _existing(folder: Path) -> Path:
     """Return the folder, or the nearest existing one above it."""
     folder = folder.absolute()
-    return next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+    return next(parent for parent in (folder, *folder.parents) if os.path.lexists(parent))
 
 
 def _links(file: Path) -> bool:

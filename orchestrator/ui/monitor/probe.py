@@ -314,7 +314,7 @@ def parse_quota(text: str, places: Sequence[str]) -> Quota | None:
 
 def _limit(soft: float | None, hard: float | None) -> float | None:
     """Return the lower of two limits; 0 is none."""
-    return min((one for one in (soft, hard) if one), default=None)
+    return min((limit for limit in (soft, hard) if limit), default=None)
 
 
 def _figure(text: str) -> float | None:
@@ -371,9 +371,9 @@ def _found_tensorboard(tree: str) -> int | None:
 
 
 def _listens(port: int) -> bool:
-    with socket.socket() as one:
-        one.settimeout(1)
-        return one.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as connection:
+        connection.settimeout(1)
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _end_with_parent() -> None:

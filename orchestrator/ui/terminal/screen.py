@@ -25,8 +25,8 @@ def console(*, errors: bool = False) -> Console:
 def show(*what: RenderableType, errors: bool = False) -> None:
     """Print tables and texts."""
     to = console(errors=errors)
-    for one in what:
-        to.print(one, soft_wrap=not to.is_terminal)
+    for part in what:
+        to.print(part, soft_wrap=not to.is_terminal)
 
 
 def say(text: object, word: str = "", *, style: str = "", errors: bool = False) -> None:
@@ -54,6 +54,6 @@ def with_bar(items: Iterable[_Item], total: int, *, least: int = 1, title: str =
     columns = (*about, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console(), disable=not live, transient=True) as bar:
         task = bar.add_task(title, total=total)
-        for one in items:
+        for item in items:
             bar.advance(task)
-            yield one
+            yield item

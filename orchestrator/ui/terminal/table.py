@@ -103,10 +103,11 @@ class KeyTable:
     """
 
     def __init__(self, columns: Sequence[ScreenColumn], heads: Sequence[Sequence[str]] = ()) -> None:
-        shown = [one for one in columns if one.key or one.left or any(map(len, one.cells))]
-        taken = {one.name.replace("\n", " ") for one in shown if not one.key}
+        shown = [column for column in columns if column.key or column.left or any(map(len, column.cells))]
+        taken = {column.name.replace("\n", " ") for column in shown if not column.key}
         self._columns = [
-            replace(one, name=f"grid.{one.name}") if one.key and one.name in taken else one for one in shown
+            replace(column, name=f"grid.{column.name}") if column.key and column.name in taken else column
+            for column in shown
         ]
         self._heads = [tuple(parts) for parts in heads]
 
@@ -131,7 +132,7 @@ class KeyTable:
                 yield from _headings(below, _INDENT * bool(self._heads), width)
                 for row in some:
                     yield _line(
-                        layout, self._indent(layout.moved), [one.cells[row] for one in layout.columns]
+                        layout, self._indent(layout.moved), [column.cells[row] for column in layout.columns]
                     )
 
     def _indent(self, moved: Sequence[ScreenColumn]) -> str:
@@ -150,8 +151,8 @@ class KeyTable:
             if not keys:  # figures alone are too wide
                 return _squeezed(stay, moved, room)
             widest = max(keys, key=keys.__getitem__)
-            rest = [one for one in stay if id(one) != widest]
-            above = [one for one in self._columns if not any(one is other for other in rest)]
+            rest = [column for column in stay if id(column) != widest]
+            above = [column for column in self._columns if not any(column is other for other in rest)]
             if self._one_row_each(above):
                 squeezed = _squeezed(stay, moved, room)
                 if squeezed.fits(room) and _little_is_missing(stay, squeezed.columns):
@@ -162,7 +163,7 @@ class KeyTable:
         """Return whether these keys as headings would stand above a single row each."""
         rows = range(len(self._columns[0].cells))
         heads = {
-            ((*self._heads[row],) if self._heads else (), *(one.cells[row].plain for one in moved))
+            ((*self._heads[row],) if self._heads else (), *(column.cells[row].plain for column in moved))
             for row in rows
         }
         return len(heads) == len(rows) > 1
@@ -192,34 +193,34 @@ def _layouts(
 
     ``narrow``: also split the words of headings, and leave a single space between columns.
     """
-    yield _Layout([replace(one, name=one.name.replace("\n", " ")) for one in columns], {}, moved)
+    yield _Layout([replace(column, name=column.name.replace("\n", " ")) for column in columns], {}, moved)
     yield _Layout(columns, {}, moved)
-    yield _Layout([one.folded() for one in columns], {}, moved)
-    prefixes = {one.name: prefix for one in columns if (prefix := one.prefix())}
-    short = [one.without(prefixes.get(one.name, "")) for one in columns]
-    yield _Layout([one.folded() for one in short], prefixes, moved)
+    yield _Layout([column.folded() for column in columns], {}, moved)
+    prefixes = {column.name: prefix for column in columns if (prefix := column.prefix())}
+    short = [column.without(prefixes.get(column.name, "")) for column in columns]
+    yield _Layout([column.folded() for column in short], prefixes, moved)
     if narrow:
-        split = [one.folded(_SYLLABLES) for one in short]
+        split = [column.folded(_SYLLABLES) for column in short]
         yield _Layout(split, prefixes, moved)
         yield _Layout(split, prefixes, moved, " ")
 
 
 def _squeezed(columns: Sequence[ScreenColumn], moved: Sequence[ScreenColumn], room: int) -> _Layout:
     """Return the layout with split words, of the columns for which there is room, what is needed first."""
-    *_, two, one = _layouts(columns, moved, narrow=True)
+    *_, two, narrowest = _layouts(columns, moved, narrow=True)
     if two.fits(room):
         return two
     kept: list[int] = []
     for at in sorted(range(len(columns)), key=lambda at: (not columns[at].needed, columns[at].rank)):
-        if not kept or one.of(sorted([*kept, at])).fits(room):
+        if not kept or narrowest.of(sorted([*kept, at])).fits(room):
             kept.append(at)
     rest = [column.name.replace("\n", " ") for at, column in enumerate(columns) if at not in kept]
-    return one.of(sorted(kept))._replace(left_out=rest)
+    return narrowest.of(sorted(kept))._replace(left_out=rest)
 
 
 def _little_is_missing(columns: Sequence[ScreenColumn], kept: Sequence[ScreenColumn]) -> bool:
     """Return whether all columns that are needed are kept, and half of the others."""
-    needed, left = (sum(one.needed for one in some) for some in (columns, kept))
+    needed, left = (sum(column.needed for column in some) for some in (columns, kept))
     return left == needed and 2 * (len(kept) - left) >= len(columns) - needed
 
 

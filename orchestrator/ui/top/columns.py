@@ -74,7 +74,7 @@ def _state(width: int, state: Callable[[Any], RunState | JobState]) -> ListColum
 
 
 def _runs(picture: FleetState) -> list[RunRow]:
-    return [row for one in picture.sights for row in one.runs]
+    return [row for snapshot in picture.sights for row in snapshot.runs]
 
 
 def _failed(picture: FleetState) -> list[RunRow]:
@@ -153,7 +153,7 @@ FAILURES = View(
 
 
 def _jobs(picture: FleetState) -> list[JobRow]:
-    return [row for one in picture.sights for row in one.jobs]
+    return [row for snapshot in picture.sights for row in snapshot.jobs]
 
 
 def _text_of_job(row: JobRow) -> str:

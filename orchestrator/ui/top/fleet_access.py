@@ -147,7 +147,7 @@ def next_state(
     except Exception as error:
         return following(before, before.sights, now, error_line(error))
     if at_first is not None and before.at is None:
-        recorded = [_snapshot(access, access.recorded, one, None, now) for one in found]
+        recorded = [_snapshot(access, access.recorded, sweep_dir, None, now) for sweep_dir in found]
         at_first(FleetState(None, tuple(recorded)))
     sights = [_snapshot(access, access.present, one, before.sight(one.name), now) for one in found]
     return following(before, sights, now)

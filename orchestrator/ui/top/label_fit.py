@@ -57,7 +57,7 @@ def _shortened(labels: Sequence[str], width: int) -> tuple[list[str], list[str]]
     if tried and all(cell_len(text) <= width for text in values):
         return values, named
     candidates = [(cut, names) for texts, names in (*tried, (labels, [])) for cut in _cuts(texts, width)]
-    return max(candidates, key=lambda one: len({*one[0]}))
+    return max(candidates, key=lambda candidate: len({*candidate[0]}))
 
 
 def _shared(split: Sequence[Sequence[str]]) -> list[str]:

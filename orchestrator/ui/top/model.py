@@ -112,8 +112,8 @@ class FleetState:
     def counts(self) -> dict[RunState, int]:
         """Number of runs in each state."""
         counted: Counter[RunState] = Counter()
-        for one in self.sights:
-            counted.update(one.counts)
+        for snapshot in self.sights:
+            counted.update(snapshot.counts)
         return {state: counted[state] for state in RunState if counted[state]}
 
     @property
@@ -125,18 +125,18 @@ class FleetState:
     @property
     def cost(self) -> Cost:
         """Cost of all jobs so far."""
-        return sum((one.cost for one in self.sights), Cost())
+        return sum((snapshot.cost for snapshot in self.sights), Cost())
 
     def sight(self, name: str) -> SweepSnapshot | None:
         """Return the snapshot of a sweep, if there is one."""
-        return next((one for one in self.sights if one.name == name), None)
+        return next((snapshot for snapshot in self.sights if snapshot.name == name), None)
 
 
 def following(
     before: FleetState, sights: Sequence[SweepSnapshot], now: float, problem: str | None = None
 ) -> FleetState:
     """Return the next state. Sweeps that could not be read add nothing to the throughput."""
-    fps = sum(one.end_to_end_fps for one in sights if one.seen == now)
+    fps = sum(snapshot.end_to_end_fps for snapshot in sights if snapshot.seen == now)
     return FleetState(now, tuple(sights), (*before.throughput, fps)[-_SAMPLES:], problem)
 
 
@@ -220,11 +220,11 @@ def _remote_jobs(
     name: str, seen: Survey, history: History, price: Price, unanswered: Mapping[str, float]
 ) -> Iterable[JobRow]:
     """Yield the jobs of other trees: the names of these begin with the place and a slash."""
-    prices = {one.place.name: price(one.place.address, None) for one in assigned(history.ledger)}
+    prices = {share.place.name: price(share.place.address, None) for share in assigned(history.ledger)}
     for token, job in seen.jobs.items():
         place, slash, _ = token.rpartition("/")
         if slash:
-            run_ids = tuple(one.run_id for one in seen.statuses.values() if one.token == token)
+            run_ids = tuple(status.run_id for status in seen.statuses.values() if status.token == token)
             seconds = job.seconds or 0.0
             yield JobRow(
                 name,

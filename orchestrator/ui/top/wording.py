@@ -21,7 +21,7 @@ def totals(picture: FleetState, width: int) -> Text:
         counts.append(f"{count:,} {state.value}", style=STYLES.get(state, ""))
         counts.append("  ")
     jobs = ", ".join(f"{count:,} {state.value}" for state, count in picture.jobs.items())
-    left = max((one.eta for one in picture.sights if one.eta is not None), default=None)
+    left = max((snapshot.eta for snapshot in picture.sights if snapshot.eta is not None), default=None)
     speed = Text(f" {number(picture.throughput[-1]) if picture.throughput else 0} e2e fps ")
     speed.append(sparkline(picture.throughput, max(10, width // 4)), style="cyan")
     speed.append(f"  cost {picture.cost}")
@@ -50,28 +50,28 @@ def trouble(picture: FleetState, now: float) -> str:
     """Return the problems of the last refresh and of backends as one line; empty if there are none."""
     lines: list[str] = []
     if picture.problem:
-        seen = max((one.seen for one in picture.sights if one.seen), default=None)
+        seen = max((snapshot.seen for snapshot in picture.sights if snapshot.seen), default=None)
         lines.append(f"as of {moment(seen, now)}: {picture.problem}" if seen else picture.problem)
-    for one in picture.sights:
-        if one.problem:
-            old = f" as of {moment(one.seen, now)}" if one.seen else ""
-            lines.append(f"{one.name}{old}: {one.problem}")
-    lines += filter(None, (_unknown(one, now) for one in picture.sights))
+    for snapshot in picture.sights:
+        if snapshot.problem:
+            old = f" as of {moment(snapshot.seen, now)}" if snapshot.seen else ""
+            lines.append(f"{snapshot.name}{old}: {snapshot.problem}")
+    lines += filter(None, (_unknown(snapshot, now) for snapshot in picture.sights))
     more = f" … and {len(lines) - 1} more" if len(lines) > 1 else ""
     return printable(lines[0]) + more if lines else ""
 
 
-def _unknown(one: SweepSnapshot, now: float) -> str:
+def _unknown(snapshot: SweepSnapshot, now: float) -> str:
     """Return how many of a sweep's jobs are unknown to their backends, since when and why; empty if none."""
-    jobs = [job for job in one.jobs if job.state is JobState.UNKNOWN]
+    jobs = [job for job in snapshot.jobs if job.state is JobState.UNKNOWN]
     if not jobs:
         return ""
     count = f"{len(jobs):,} job" if len(jobs) == 1 else f"{len(jobs):,} jobs"
     said = jobs[0].said
     if said.startswith(SAID_SINCE):
-        return f"{one.name}: {count} {said}"
+        return f"{snapshot.name}: {count} {said}"
     since = min(job.unanswered or now for job in jobs)
-    return f"{one.name}: {count} unknown since {moment(since, now)}: {said}"
+    return f"{snapshot.name}: {count} unknown since {moment(since, now)}: {said}"
 
 
 def nothing(picture: FleetState, choice: Choice) -> str:
@@ -90,9 +90,9 @@ def runs_of(row: Row, picture: FleetState) -> list[RunRow]:
     if isinstance(row, RunRow):
         return [row]
     name = row.sweep if isinstance(row, JobRow) else row.name
-    one = picture.sight(name)
+    snapshot = picture.sight(name)
     meant = set(row.run_ids) if isinstance(row, JobRow) else None
-    return [run for run in (one.runs if one else ()) if meant is None or run.run_id in meant]
+    return [run for run in (snapshot.runs if snapshot else ()) if meant is None or run.run_id in meant]
 
 
 def name_of(row: Row) -> str:

@@ -89,7 +89,7 @@ def _marks(found: re.Match[str]) -> str:
 
 
 def _attributes(style: str, colours: Mapping[str, str]) -> str:
-    pairs = (one.partition(":") for one in style.split(";") if one.strip())
+    pairs = (declaration.partition(":") for declaration in style.split(";") if declaration.strip())
     told = ((name.strip(), value.strip()) for name, _, value in pairs)
     return "".join(f' {name}="{_value(name, value, colours)}"' for name, value in told)
 

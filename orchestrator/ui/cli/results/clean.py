@@ -62,12 +62,12 @@ def clean(
         raise OrchestrateError(f"--whole: {told}", hint="as in: orchestrate clean SWEEP --whole --yes")
     with _errors():
         listed = control.half_removed(results, names, dry=not yes)
-    begun = {one.sweep for one in listed}
+    begun = {surplus.sweep for surplus in listed}
     rest = [name for name in names if name not in begun or (results / name).exists()]
     sweep_dirs = chosen(results, rest) if rest or not names else []
-    for one in sweep_dirs if whole and yes else ():  # before any is removed
+    for sweep_dir in sweep_dirs if whole and yes else ():  # before any is removed
         with _errors():
-            control.whole(one, options)
+            control.whole(sweep_dir, options)
     removal = {
         (False, False): control.surplus,
         (False, True): control.remove,
@@ -75,13 +75,13 @@ def clean(
         (True, True): control.remove_whole,
     }[whole, yes]
     problems: list[OrchestrateError] = []
-    for one in sweep_dirs:
+    for sweep_dir in sweep_dirs:
         try:
             with _errors():
-                listed.append(removal(one, options))
+                listed.append(removal(sweep_dir, options))
         except OrchestrateError as error:
             if whole and not names:
-                listed.append(control.Surplus(one.name, left=[str(error)]))
+                listed.append(control.Surplus(sweep_dir.name, left=[str(error)]))
             else:
                 problems.append(error)
     if as_json:
@@ -124,7 +124,7 @@ def _options(drop: str | None, older_than: str | None) -> CleanOptions:
 
 def _print(found: Sequence[Surplus], results: Path, how: str | None) -> None:
     """Print the groups and the sum; ``how`` to remove them, None if they are removed."""
-    groups = [(one.sweep, group) for one in found for group in one.groups.values()]
+    groups = [(surplus.sweep, group) for surplus in found for group in surplus.groups.values()]
     if groups:
         _print_table(groups)
     files, size = sum(group.count for _, group in groups), amount(sum(group.size for _, group in groups))
@@ -135,12 +135,12 @@ def _print(found: Sequence[Surplus], results: Path, how: str | None) -> None:
     else:
         typer.echo(f"{count(files, 'file')}, {size}, can be removed: {how}")
     kept: dict[str, int] = {}
-    for one in found:
-        for kind, bytes_ in one.kept.items():
+    for surplus in found:
+        for kind, bytes_ in surplus.kept.items():
             kept[kind] = kept.get(kind, 0) + bytes_
     if told := ", ".join(f"{kind} {amount(number)}" for kind, number in kept.items() if number):
         typer.echo(f"kept, unless named with --drop: {told}")
-    left = [text for one in found for text in one.left]
+    left = [text for surplus in found for text in surplus.left]
     for text in left[:_NAMED]:
         typer.echo(f"left as it is: {printable(text)}", err=True)
     if len(left) > _NAMED:
@@ -161,7 +161,7 @@ def _print_table(groups: Sequence[tuple[str, Any]]) -> None:
 def _as_json(found: Sequence[Surplus], *, removed: bool) -> dict[str, Any]:
     sweeps = [
         {
-            "sweep": one.sweep,
+            "sweep": surplus.sweep,
             "groups": [
                 {
                     "what": group.what,
@@ -169,13 +169,13 @@ def _as_json(found: Sequence[Surplus], *, removed: bool) -> dict[str, Any]:
                     "bytes": group.size,
                     "paths": [str(path) for path in (*group.files, *group.folders)],
                 }
-                for group in one.groups.values()
+                for group in surplus.groups.values()
             ],
-            "kept": {kind: number for kind, number in one.kept.items() if number},
-            "left": one.left,
+            "kept": {kind: number for kind, number in surplus.kept.items() if number},
+            "left": surplus.left,
         }
-        for one in found
+        for surplus in found
     ]
-    groups = [group for one in found for group in one.groups.values()]
+    groups = [group for surplus in found for group in surplus.groups.values()]
     files, size = sum(group.count for group in groups), sum(group.size for group in groups)
     return {"removed": removed, "files": files, "bytes": size, "sweeps": sweeps}

@@ -95,7 +95,7 @@ def collect(
             ]
             limits += [f"* {line}" for line in provisional(compared_groups)]
             limits += filter(None, [no_overall(finals)])
-            limits += [ONE_LOOK] * any(one.compared for one in found_answers)
+            limits += [ONE_LOOK] * any(answer.compared for answer in found_answers)
             checks = audit(compared_groups, finals)
             limits += [
                 f"red flag, {check.name}: {flag}"
@@ -108,7 +108,7 @@ def collect(
                 {
                     "sweep": sweep_dir.name,
                     "groups": summary_json(collected),
-                    "targets": [table.as_json(one) for one in compared],
+                    "targets": [table.as_json(comparison) for comparison in compared],
                     "missing": [
                         {"sweep": item.sweep, "run_id": item.run_id, "point": item.point, "why": item.why}
                         for item in collected.missing
@@ -116,7 +116,7 @@ def collect(
                     "problems": list(collected.problems),
                     "notes": limits,
                     "final": collected.final,
-                    "answers": [one.as_dict() for one in found_answers],
+                    "answers": [answer.as_dict() for answer in found_answers],
                     "marl_eval": {
                         "runs": exported.runs,
                         "absolute_metrics": exported.measured,
@@ -126,10 +126,10 @@ def collect(
                 }
             )
         else:
-            _print(sweep_dir, collected, [one.point for one in compared_groups], columns, rows, limits)
+            _print(sweep_dir, collected, [group.point for group in compared_groups], columns, rows, limits)
             _print_written(sweep_dir, exported.notes, collected.problems)
-            for one in compared:
-                print_comparison(one)
+            for comparison in compared:
+                print_comparison(comparison)
             _print_answers(found_answers, collected.final)
 
 
@@ -168,7 +168,7 @@ def _group_columns(points: Sequence[Mapping[str, Any]], labels: Sequence[str]) -
     from orchestrator.ui.terminal.table import ScreenColumn, cell
 
     keys = key_columns(points) if len(points) > 1 else []
-    told = [(one.name, one.values) for one in keys] or [("group", tuple(labels))]
+    told = [(key.name, key.values) for key in keys] or [("group", tuple(labels))]
     return [
         ScreenColumn(name, [cell(value) for value in values], left=True, key=True) for name, values in told
     ]
@@ -181,7 +181,7 @@ def _print_written(sweep_dir: SweepDir, notes: Iterable[str], problems: Iterable
         say(note, "note")
     first, *others = _files(sweep_dir)
     written = ", ".join([str(first), *(path.name for path in others)])
-    damaged = {one.partition(":")[0] for one in problems if one.startswith(f"{sweep_dir.name}/")}
+    damaged = {problem.partition(":")[0] for problem in problems if problem.startswith(f"{sweep_dir.name}/")}
     say(f"wrote {written}" + (f", without {count(len(damaged), 'damaged run')}" if damaged else ""))
 
 

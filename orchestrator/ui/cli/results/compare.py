@@ -130,7 +130,7 @@ def print_comparison(compared: KeyComparison) -> None:
     shown = told if len(told) <= _MOST_SECTIONS else [*told[: _MOST_SECTIONS - 1], told[-1]]
     parts = _named_keys(compared)
     rows = [(parts.get(label, (label,)), row) for label, own in shown for row in own]
-    cells = zip(*([one.text for one in row] for _, row in rows), strict=True)
+    cells = zip(*([cell.text for cell in row] for _, row in rows), strict=True)
     table = [
         ScreenColumn(
             head, [cell(text) for text in texts], left=number == 0, key=number == 0, rank=RANKS.get(head, 2)
@@ -152,9 +152,9 @@ def _named_keys(compared: KeyComparison) -> dict[str, list[str]]:
     from orchestrator.core.labels import key_columns
 
     found = compared.combinations
-    keys = key_columns([one.point for one in found]) if len(found) > 1 else []
+    keys = key_columns([combination.point for combination in found]) if len(found) > 1 else []
     named = (
         [f"{key.name}={printable(key.values[at])}" for key in keys if key.values[at]]
         for at in range(len(found))
     )
-    return {one.label: parts for one, parts in zip(found, named, strict=True) if parts}
+    return {combination.label: parts for combination, parts in zip(found, named, strict=True) if parts}

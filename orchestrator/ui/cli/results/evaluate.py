@@ -146,14 +146,14 @@ def _tell(
     from orchestrator.analysis.evaluations.evaluate import FailedPolicy, summaries
     from orchestrator.analysis.evaluations.matrix import as_rows, matrices
 
-    done = [one for one in ended if not isinstance(one, FailedPolicy)]
-    failed = [one for one in ended if isinstance(one, FailedPolicy)]
-    found = summaries([one.evaluation for one in done])
+    done = [policy for policy in ended if not isinstance(policy, FailedPolicy)]
+    failed = [policy for policy in ended if isinstance(policy, FailedPolicy)]
+    found = summaries([policy.evaluation for policy in done])
     points = {row.run_id: row.point for row in sweep_dir.read_index()}
-    by_test = matrices([one.evaluation for one in done], points) if as_matrix else []
+    by_test = matrices([policy.evaluation for policy in done], points) if as_matrix else []
     files = _write_matrices(sweep_dir, by_test)
     if as_json:
-        evaluations = [_as_json(one, summary) for one, summary in zip(done, found, strict=True)]
+        evaluations = [_as_json(policy, summary) for policy, summary in zip(done, found, strict=True)]
         more = {"matrix": as_rows(by_test)} if as_matrix else {}
         print_json({"sweep": sweep_dir.name, "evaluations": evaluations, **more})
     elif done:
@@ -161,15 +161,15 @@ def _tell(
             print_matrices(by_test)
         else:
             _print_table(sweep_dir, done, found)
-        known = sum(one.known for one in done)
-        if not all(one.unkept for one in done):
+        known = sum(policy.known for policy in done)
+        if not all(policy.unkept for policy in done):
             already = f"; {known} there already" if known else ""
             typer.echo(f"kept in {sweep_dir.evaluations.path}/{already}")
         for path in files:
             typer.echo(f"{'table' if path.suffix == '.csv' else 'heatmap'}: {path}")
         if film is not None:
             typer.echo(f"first episode: {film}")
-    unkept = [one.unkept for one in done if one.unkept is not None]
+    unkept = [policy.unkept for policy in done if policy.unkept is not None]
     print_problems_there([*_problems(failed), *unkept[:1]])
 
 
@@ -189,9 +189,9 @@ def _write_matrices(sweep_dir: SweepDir, found: Sequence[Matrix]) -> list[Path]:
 def _problems(failed: Sequence[FailedPolicy]) -> Iterator[OrchestrateError]:
     """Yield an error for each cause on a task: the first run that it befell, and the number of others."""
     alike: dict[tuple[str, str], list[FailedPolicy]] = {}
-    for one in failed:
-        cause = str(one.error).replace(one.run_id, "").replace(one.run_id[:8], "")
-        alike.setdefault((one.task, cause), []).append(one)
+    for policy in failed:
+        cause = str(policy.error).replace(policy.run_id, "").replace(policy.run_id[:8], "")
+        alike.setdefault((policy.task, cause), []).append(policy)
     for first, *others in alike.values():
         if others:
             first.error.args = (f"{first.error} (and {len(others)} more)",)
@@ -209,18 +209,18 @@ def _print_table(sweep_dir: SweepDir, done: Sequence[EvaluatedPolicy], found: Se
     label = labeller(list(points.values()))
     rows = table("run", "", right=("frames", "return", "IQM", "95 %", "steps"))
     rows.columns[0].no_wrap = True
-    for one, summary in zip(done, found, strict=True):
+    for policy, summary in zip(done, found, strict=True):
         certain = summary.low is None or summary.low == summary.high
         rows.add_row(
-            Text(one.evaluation.run_id[:8], style="dim"),
-            Text(label(points.get(one.evaluation.run_id, {}))),
-            f"{one.evaluation.frames:,}",
+            Text(policy.evaluation.run_id[:8], style="dim"),
+            Text(label(points.get(policy.evaluation.run_id, {}))),
+            f"{policy.evaluation.frames:,}",
             number(summary.mean),
             number(summary.iqm),
             "" if certain else f"{number(summary.low)} … {number(summary.high)}",
             number(summary.length),
         )
-    say(_title([one.evaluation for one in done]))
+    say(_title([policy.evaluation for policy in done]))
     show(rows)
 
 
@@ -229,9 +229,9 @@ def _title(found: Sequence[Evaluation]) -> str:
     from orchestrator.analysis.evaluations.matrix import setting_of
 
     policy = "the best policy of each training" if found[0].best else "policies"
-    tasks = ", ".join(dict.fromkeys(one.task for one in found))
+    tasks = ", ".join(dict.fromkeys(evaluation.task for evaluation in found))
     return f"{policy} on {tasks}: {setting_of(found)}"
 
 
-def _as_json(one: EvaluatedPolicy, summary: Summary) -> dict[str, Any]:
-    return {**asdict(one.evaluation), **asdict(summary), "seconds": one.seconds, "known": one.known}
+def _as_json(policy: EvaluatedPolicy, summary: Summary) -> dict[str, Any]:
+    return {**asdict(policy.evaluation), **asdict(summary), "seconds": policy.seconds, "known": policy.known}

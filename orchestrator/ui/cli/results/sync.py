@@ -144,11 +144,11 @@ def _exchange(results: Path, names: Iterable[str]) -> bool | None:
     from orchestrator.control.fleet import exchange, is_open
     from orchestrator.ui.terminal.working import working
 
-    found = [one for one in chosen(results, names) if is_open(one)]
+    found = [sweep_dir for sweep_dir in chosen(results, names) if is_open(sweep_dir)]
     whole = []
-    for one in found:
-        with working(f"{one.name}: fetching from its instances and clusters") as above:
-            whole.append(exchange(one, above(typer.echo)))
+    for sweep_dir in found:
+        with working(f"{sweep_dir.name}: fetching from its instances and clusters") as above:
+            whole.append(exchange(sweep_dir, above(typer.echo)))
     return all(whole) if found else None
 
 
@@ -176,19 +176,19 @@ def _once(source: Source, dest: Path, options: SyncOptions, dry_run: bool) -> li
 
     with SyncScreen(quiet=dry_run) as screen:
         brought = sync(source, dest, options, screen, dry=dry_run)
-    for one in brought:
-        report(one, dry_run)
-    if (lack := next((one.lack for one in brought if one.lack is not None), None)) is not None:
+    for fetched in brought:
+        report(fetched, dry_run)
+    if (lack := next((fetched.lack for fetched in brought if fetched.lack is not None), None)) is not None:
         raise lack
-    fitting = {selector for one in brought for selector in one.fitting}
+    fitting = {selector for fetched in brought for selector in fetched.fitting}
     if strange := [selector for selector in options.runs if selector not in fitting]:
-        sweeps = ", ".join(one.sweep for one in brought)
+        sweeps = ", ".join(fetched.sweep for fetched in brought)
         raise NotFoundError(f"no run of {sweeps} there fits --run {strange[0]!r}", hint=_HOW_TO_SELECT)
     return brought
 
 
 def _is_whole(brought: Iterable[SyncReport]) -> bool:
-    return not any(one.problems for one in brought)
+    return not any(fetched.problems for fetched in brought)
 
 
 def _watch(source: str, dest: Path, options: SyncOptions, seconds: float) -> bool:
@@ -206,7 +206,7 @@ def _watch(source: str, dest: Path, options: SyncOptions, seconds: float) -> boo
             if unknown_since is not None:
                 typer.echo("the connection is back", err=True)
             unknown_since = None
-            if not works(found, dest, [one.sweep for one in brought]):
+            if not works(found, dest, [fetched.sweep for fetched in brought]):
                 return _is_whole(brought)
         except UnreachableError as error:
             if unknown_since is None:

@@ -91,15 +91,15 @@ def estimate(
     _check_program(sweep, found)
     advice = recommend(found, limit, budget)
     if as_json:
-        answer = {"targets": [one.to_json() for one in found], "recommended": advice.to_json()}
+        answer = {"targets": [forecast.to_json() for forecast in found], "recommended": advice.to_json()}
         print_json({"sweep": sweep.name, **answer})
     else:
         _print(sweep, found, advice if len(found) > 1 or limit is not None or budget is not None else None)
     # With nothing left to do every deadline and budget is met.
     asked = limit is not None or budget is not None
-    if asked and advice.target is None and any(one.runs or one.skipped for one in found):
+    if asked and advice.target is None and any(forecast.runs or forecast.skipped for forecast in found):
         raise typer.Exit(1)
-    untrainable = set.intersection(*({*one.skipped} for one in found))
+    untrainable = set.intersection(*({*forecast.skipped} for forecast in found))
     refuse_untrainable(len(untrainable), len(sweep.runs), ", ".join(one.where.name for one in found))
 
 
@@ -110,7 +110,7 @@ def _check_program(sweep: Sweep, found: list[Forecast]) -> None:
     from orchestrator.config.check import check_sweep
     from orchestrator.config.trainers import get_trainer
 
-    todo = {run.run_id for one in found for run in one.runs}
+    todo = {run.run_id for forecast in found for run in forecast.runs}
     if not todo or not get_trainer(sweep.trainer).runs_program:
         return
     runs, targets = (run for run in sweep.runs if run.run_id in todo), (one.where.name for one in found)
@@ -123,18 +123,18 @@ def _print(sweep: Sweep, found: list[Forecast], advice: Advice | None) -> None:
     from orchestrator.ui.terminal.screen import say, show
 
     todo = {run_id for one in found for run_id in (*(run.run_id for run in one.runs), *one.skipped)}
-    names = (None, *(one.where.name for one in found))
+    names = (None, *(forecast.where.name for forecast in found))
     left = sum(run.target in names and run.run_id not in todo for run in sweep.runs)
     already = f", {left} done, at work or failed" if left else ""
     say(f"{sweep.name}: {count(len(todo), 'run')} to do{already}")
-    for one in found:
+    for forecast in found:
         say("")
-        for line in _about(sweep, one):
+        for line in _about(sweep, forecast):
             say(line)
-        if any(run.seconds is not None for run in one.runs):
-            show(_runs(sweep, one))
-            if len(one.runs) > _LISTED:
-                say(f"… and {len(one.runs) - _LISTED} more; --json lists all")
+        if any(run.seconds is not None for run in forecast.runs):
+            show(_runs(sweep, forecast))
+            if len(forecast.runs) > _LISTED:
+                say(f"… and {len(forecast.runs) - _LISTED} more; --json lists all")
     if advice is None:  # a single target without limits: nothing to choose
         return
     say("")
@@ -143,38 +143,42 @@ def _print(sweep: Sweep, found: list[Forecast], advice: Advice | None) -> None:
         say(f"  {line}")
 
 
-def _about(sweep: Sweep, one: Forecast) -> list[str]:
+def _about(sweep: Sweep, forecast: Forecast) -> list[str]:
     from orchestrator.config.backends import get_backend, has_queue
     from orchestrator.core.formatting import dollars, duration
 
-    where = one.where
+    where = forecast.where
     price = "no price" if where.price is None else f"${where.price.per_hour:g}/h, {where.price.words}"
     lines = [f"{where.name} ({where.kind}): {price}"]
-    if one.runs:
+    if forecast.runs:
         machine = get_backend(where.kind).machine
-        crowd = f"up to {one.at_once} at once in each" if one.at_once > 1 else "one after the other in each"
-        lines.append(f"  {count(len(one.runs), 'run')} on {count(one.machines, machine)}, {crowd}")
-    elif not one.skipped:
+        crowd = (
+            f"up to {forecast.at_once} at once in each"
+            if forecast.at_once > 1
+            else "one after the other in each"
+        )
+        lines.append(f"  {count(len(forecast.runs), 'run')} on {count(forecast.machines, machine)}, {crowd}")
+    elif not forecast.skipped:
         lines.append("  nothing is left to do")
-    if one.runs and one.wall is not None:
+    if forecast.runs and forecast.wall is not None:
         waits = ", without waiting in its queue" if has_queue(where.kind) else ""
-        lines.append(f"  time     {_shown(one.wall, duration)}{waits}")
-    if one.runs and one.dollars is not None and one.overhead is not None:
-        beside = f"{dollars(one.overhead.mid)} of it start and end of machines"
-        lines.append(f"  dollars  {_shown(one.dollars, dollars)}, {beside}")
-    elif one.runs and where.price is None:
+        lines.append(f"  time     {_shown(forecast.wall, duration)}{waits}")
+    if forecast.runs and forecast.dollars is not None and forecast.overhead is not None:
+        beside = f"{dollars(forecast.overhead.mid)} of it start and end of machines"
+        lines.append(f"  dollars  {_shown(forecast.dollars, dollars)}, {beside}")
+    elif forecast.runs and where.price is None:
         lines.append("  dollars  unknown: set price_per_hour in the profile")
-    for words, runs in one.rests_on.items():
+    for words, runs in forecast.rests_on.items():
         lines.append(f"  rests on {words} ({count(runs, 'run')})")
-    for why, run_ids in one.unknown.items():
+    for why, run_ids in forecast.unknown.items():
         lines.append(f"  unknown  {count(len(run_ids), 'run')}: {why}")
         lines.append(
             f"           to find out: orchestrate sweep --grid {sweep.source} --on {where.name} --canary"
         )
-    for why in dict.fromkeys(one.skipped.values()):
-        number = list(one.skipped.values()).count(why)
+    for why in dict.fromkeys(forecast.skipped.values()):
+        number = list(forecast.skipped.values()).count(why)
         lines.append(f"  cannot   {count(number, 'run')}: {why}")
-    return lines + [f"  note     {note}" for note in where.notes if one.runs]
+    return lines + [f"  note     {note}" for note in where.notes if forecast.runs]
 
 
 def _shown(found: Range, show: Callable[[float], str]) -> str:
@@ -183,7 +187,7 @@ def _shown(found: Range, show: Callable[[float], str]) -> str:
     return f"{show(found.mid)} (80 %: {show(found.low)} to {show(found.high)})"
 
 
-def _runs(sweep: Sweep, one: Forecast) -> KeyTable:
+def _runs(sweep: Sweep, forecast: Forecast) -> KeyTable:
     """A table of the target's first runs."""
     from orchestrator.config.trainers import get_trainer
     from orchestrator.core.formatting import dollars, duration, number
@@ -192,8 +196,8 @@ def _runs(sweep: Sweep, one: Forecast) -> KeyTable:
 
     lengths = get_trainer(sweep.trainer).frames  # the column "frames" shows them
     points = {run.run_id: run.point for run in sweep.runs}
-    keys = key_columns([points[run.run_id] for run in one.runs], without=lengths)
-    runs = one.runs[:_LISTED]
+    keys = key_columns([points[run.run_id] for run in forecast.runs], without=lengths)
+    runs = forecast.runs[:_LISTED]
     lines = ("unknown" if run.seconds is None else duration(run.seconds.mid) for run in runs)
     return KeyTable(
         [

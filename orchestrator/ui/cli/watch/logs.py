@@ -91,7 +91,7 @@ def _list_runs(sweep_dir: SweepDir, one_is_meant: bool, as_json: bool) -> None:
     if one_is_meant:
         raise NotFoundError(f"no run of {sweep_dir.name} is named", hint=f"as in: {example}")
     if as_json:
-        runs = [_as_json(row, one) for row, one in zip(rows, states, strict=True)]
+        runs = [_as_json(row, status) for row, status in zip(rows, states, strict=True)]
         print_json({"sweep": sweep_dir.name, "runs": runs})
         return
     table = [
@@ -100,7 +100,7 @@ def _list_runs(sweep_dir: SweepDir, one_is_meant: bool, as_json: bool) -> None:
         ScreenColumn(
             "state", [cell(one.state.value, sweep_table.STYLE[one.state]) for one in states], left=True
         ),
-        ScreenColumn("attempts", [cell(one.attempt or "") for one in states]),
+        ScreenColumn("attempts", [cell(status.attempt or "") for status in states]),
     ]
     show(KeyTable(table))
     typer.echo(f"next: {example}")

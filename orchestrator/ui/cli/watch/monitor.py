@@ -124,8 +124,8 @@ def screen(target: str, seen: ConnectionState, height: int, width: int) -> Group
     )
     head, sweeps = _head(snapshot, seen), _sweep_lines(snapshot)
     reasons = [Text(line, style="red") for line in wording.failures(snapshot.runs)[:_MOST_REASONS]]
-    for one in (title, *sweeps, *reasons):
-        one.no_wrap, one.overflow = True, "ellipsis"
+    for line in (title, *sweeps, *reasons):
+        line.no_wrap, line.overflow = True, "ellipsis"
     parts: list[Any] = [title, head, Text(), *sweeps]
     used = len(parts) + head.row_count + len(reasons)
     rows = snapshot.runs[: max(_LEAST_ROWS, height - used)]

@@ -50,8 +50,8 @@ def status(
 
     found = chosen(results, [sweep] if sweep else [])
     if exchange and (as_json or not watch):
-        for one in found:
-            exchange_all(one, partial(typer.echo, err=as_json))
+        for sweep_dir in found:
+            exchange_all(sweep_dir, partial(typer.echo, err=as_json))
     if as_json:
         print_json([_as_json(sweep_dir, _look(sweep_dir)) for sweep_dir in found])
         return
@@ -138,19 +138,19 @@ def _watch(found: list[SweepDir], exchange: bool) -> None:
         tell = partial(live.console.print, markup=False, highlight=False)
         first = True
         while True:
-            for one in found if exchange else ():
-                exchange_with_instances(one, tell)
+            for sweep_dir in found if exchange else ():
+                exchange_with_instances(sweep_dir, tell)
             seen = [(one.name, _look(one, partial(redraw, one) if first else None)) for one in found]
             first = False
-            views = [sweep_table.sweep_view(name, one, sweep_table.ROWS) for name, one in seen]
+            views = [sweep_table.sweep_view(name, survey, sweep_table.ROWS) for name, survey in seen]
             up = [Text(line, style="yellow") for sweep_dir in found for line in _costs(sweep_dir)]
             live.update(Group(*views, *up), refresh=True)
-            working = any(one.active or one.unanswered for _, one in seen)
+            working = any(survey.active or survey.unanswered for _, survey in seen)
             if not working and not (exchange and any(map(sent_jobs, found))):
                 break
             time.sleep(_REFRESH_S)
-        for one in found if exchange else ():
-            fetch_from_trees(one, tell)
+        for sweep_dir in found if exchange else ():
+            fetch_from_trees(sweep_dir, tell)
     if not screen.is_terminal:
         show(Group(*views, *up))
 
@@ -162,7 +162,7 @@ def _as_of(sweep_dir: SweepDir) -> str:
 
     if read_copy(sweep_dir.path) is None:
         return ""
-    copies = filter(None, (read_copy(one.path) for one in (sweep_dir, *sweep_dir.copies())))
+    copies = filter(None, (read_copy(copy.path) for copy in (sweep_dir, *sweep_dir.copies())))
     now = time.time()
     origins = (
         f"as of {moment(copy.time, now) or 'an unfinished sync'} from {printable(copy.source)}"

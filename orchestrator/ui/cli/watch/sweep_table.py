@@ -88,12 +88,12 @@ def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
                 else []
             ),
             ScreenColumn("state", [cell(one.state.value, STYLE[one.state]) for one in states], left=True),
-            ScreenColumn("frames", [cell(frames(one)) for one in states]),
+            ScreenColumn("frames", [cell(frames(status)) for status in states]),
             ScreenColumn(
-                "end-to-end\nframes/s", [cell(number(one.end_to_end_fps)) for one in states], rank=3
+                "end-to-end\nframes/s", [cell(number(status.end_to_end_fps)) for status in states], rank=3
             ),
-            ScreenColumn("return", [cell(number(one.value)) for one in states], rank=0),
-            ScreenColumn("ETA", [cell(duration(one.eta)) for one in states], rank=2),
+            ScreenColumn("return", [cell(number(status.value)) for status in states], rank=0),
+            ScreenColumn("ETA", [cell(duration(status.eta)) for status in states], rank=2),
         ]
     )
     parts: list[Any] = [sweep_line(name, survey), table]
@@ -114,8 +114,8 @@ def run_keys(rows: Sequence[IndexRow], shown: Sequence[IndexRow]) -> list[Screen
     """Return a column for each key that varies between the runs of a sweep, with the values of some."""
     points = [row.point for row in shown]
     return [
-        ScreenColumn(one.name, [cell(value) for value in one.values], left=True, key=True)
-        for one in key_columns([row.point for row in rows], of=points)
+        ScreenColumn(column.name, [cell(value) for value in column.values], left=True, key=True)
+        for column in key_columns([row.point for row in rows], of=points)
     ]
 
 
@@ -138,7 +138,7 @@ def sweep_line(name: str, survey: Survey) -> Text:
 def _why_stale(survey: Survey) -> Counter[str]:
     """Count the stale runs of the grid by reason."""
     statuses = (survey.statuses[row.run_id] for row in survey.rows if row.in_grid)
-    return Counter(one.why for one in statuses if one.state is RunState.STALE)
+    return Counter(status.why for status in statuses if status.state is RunState.STALE)
 
 
 def stale_line(name: str, survey: Survey) -> Text:

@@ -42,12 +42,12 @@ def section(data: ReportData) -> Section | None:
     small = len(found) + len(reached) > 1
     several = (("cost", found), ("threshold", reached))
     drawn = [
-        _picture(one, f"{name}-{at}", small=small)
+        _picture(cost_class, f"{name}-{at}", small=small)
         for name, classes in several
-        for at, one in enumerate(classes[: plotting.MOST_PICTURES], 1)
+        for at, cost_class in enumerate(classes[: plotting.MOST_PICTURES], 1)
     ]
-    tasks = list(dict.fromkeys(one.task for one in (*found, *reached)))
-    drawn.sort(key=lambda one: tasks.index(one.title))
+    tasks = list(dict.fromkeys(figure.task for figure in (*found, *reached)))
+    drawn.sort(key=lambda picture: tasks.index(picture.title))
     note = f"{_NOTE} {_UNTIL}" if reached else _NOTE
     costs = (_table(found),) if found else ()
     blocks: tuple[Block, ...] = (Gallery(tuple(drawn)), *costs, Text(note, note=True))
@@ -55,23 +55,27 @@ def section(data: ReportData) -> Section | None:
 
 
 def _labels(found: CostClass) -> list[str]:
-    return names([one.final.group.point for one in found.members])
+    return names([member.final.group.point for member in found.members])
 
 
 def _table(found: Sequence[CostClass]) -> Table:
-    priced = any(one.dollars is not None for some in found for one in some.members)
+    priced = any(member.dollars is not None for some in found for member in some.members)
     rows = []
     for some in found:
-        for one, label in zip(some.members, _labels(some), strict=True):
-            spent = Cell(cells.MISSING) if one.dollars is None else Cell(dollars(one.dollars), one.dollars)
+        for member, label in zip(some.members, _labels(some), strict=True):
+            spent = (
+                Cell(cells.MISSING)
+                if member.dollars is None
+                else Cell(dollars(member.dollars), member.dollars)
+            )
             rows.append(
                 (
                     Cell(some.task or cells.MISSING),
                     Cell(label),
-                    cells.estimated(one.final.estimate),
-                    Cell(duration(one.seconds), one.seconds),
+                    cells.estimated(member.final.estimate),
+                    Cell(duration(member.seconds), member.seconds),
                     *((spent,) if priced else ()),
-                    Cell("yes" if one.on_front else "no"),
+                    Cell("yes" if member.on_front else "no"),
                 )
             )
     heads = (
@@ -85,14 +89,14 @@ def _table(found: Sequence[CostClass]) -> Table:
 def _picture(found: CostClass, name: str, *, small: bool) -> Picture:
     labels = _labels(found)
     front = [
-        f"{label}: {one.value:.4g} for {_spent(found, one)}"
-        for one, label in zip(found.members, labels, strict=True)
-        if one.on_front
+        f"{label}: {member.value:.4g} for {_spent(found, member)}"
+        for member, label in zip(found.members, labels, strict=True)
+        if member.on_front
     ]
     bounds = [
-        f"{label}: {one.value:.4g} for {_spent(found, one)}"
-        for one, label in zip(found.members, labels, strict=True)
-        if one.censored
+        f"{label}: {member.value:.4g} for {_spent(found, member)}"
+        for member, label in zip(found.members, labels, strict=True)
+        if member.censored
     ]
     what = "cost" if found.threshold is None else f"the cost of reaching {found.threshold:.4g}"
     return plotting.picture(
@@ -117,9 +121,9 @@ def _shown_of(found: CostClass) -> str:
     return "Variants" if every <= MOST_DRAWN else f"The front and others, {MOST_DRAWN} of {every:,} variants"
 
 
-def _spent(found: CostClass, one: Costed) -> str:
-    spent = dollars(found.cost(one)) if found.priced else duration(one.seconds)
-    return f"> {spent}" if one.censored else spent
+def _spent(found: CostClass, variant: Costed) -> str:
+    spent = dollars(found.cost(variant)) if found.priced else duration(variant.seconds)
+    return f"> {spent}" if variant.censored else spent
 
 
 def _in_order(found: CostClass, labels: Sequence[str]) -> list[tuple[Costed, str]]:
@@ -131,39 +135,40 @@ def _draw(found: CostClass, labels: Sequence[str], *, small: bool) -> Draw:
     drawn = _in_order(found, labels)[:MOST_DRAWN]
     named = drawn[:_MOST_NAMED]
     told = [
-        plotting.short(label) + (f" ({_spent(found, one)})" if one.censored else "") for one, label in named
+        plotting.short(label) + (f" ({_spent(found, member)})" if member.censored else "")
+        for member, label in named
     ]
-    scale, unit = (1.0, "US dollars") if found.priced else _unit([one.seconds for one in found.members])
+    scale, unit = (1.0, "US dollars") if found.priced else _unit([member.seconds for member in found.members])
 
     def draw(theme: Theme) -> Figure:
         figure, on = plotting.axes(
             (3.4 if small else 4.0) + plotting.legend_height(told, small=small), small=small
         )
-        front = [one for one in found.members if one.on_front]
-        ends = [found.cost(one) / scale for one in front]
+        front = [member for member in found.members if member.on_front]
+        ends = [found.cost(member) / scale for member in front]
         on.plot(ends, [one.value for one in front], color=theme.ink, linewidth=1, drawstyle="steps-post")
         handles = {}
-        for one, _ in drawn:
-            group, estimate = one.final.group, one.final.estimate
-            x, colour = found.cost(one) / scale, theme.line(group.number)
+        for member, _ in drawn:
+            group, estimate = member.final.group, member.final.estimate
+            x, colour = found.cost(member) / scale, theme.line(group.number)
             if estimate is not None and estimate.low is not None and estimate.high is not None:
                 on.vlines(x, estimate.low, estimate.high, color=colour, linewidth=3, alpha=0.3)
-            (handles[id(one)],) = on.plot(
+            (handles[id(member)],) = on.plot(
                 [x],
-                [one.value],
+                [member.value],
                 color=colour,
                 linestyle="",
                 marker=plotting.marker(group.number, group.side),
-                markersize=8 if one.on_front else 5,
-                markerfacecolor=theme.paper if one.censored else colour,
+                markersize=8 if member.on_front else 5,
+                markerfacecolor=theme.paper if member.censored else colour,
             )
         plotting.heading(on, found.task, small=small)
         what = "cost" if found.priced else "wall time"
         until = "of a run" if found.threshold is None else f"until a return of {found.threshold:.4g}"
         on.set_xlabel(f"{what} {until} ({unit})")
         on.set_ylabel("final return")
-        plotting.from_zero_or_log(on, [found.cost(one) / scale for one in found.members])
-        plotting.legend(figure, [handles[id(one)] for one, _ in named], told, small=small)
+        plotting.from_zero_or_log(on, [found.cost(member) / scale for member in found.members])
+        plotting.legend(figure, [handles[id(member)] for member, _ in named], told, small=small)
         return figure
 
     return draw

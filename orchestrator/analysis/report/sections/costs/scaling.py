@@ -72,12 +72,16 @@ def _frames(point: ScalingPoint) -> Cell:
 
 
 def _speed_up(point: ScalingPoint, first: ScalingPoint) -> Cell:
-    one = point.speed_up
-    if one is None or point is first:
-        return Cell(cells.MISSING) if one is None else Cell("1", 1)
-    if one.low is None or one.high is None:
-        return Cell(f"{one.value:.2f}", one.value)
-    return Cell(f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]", one.value, ends=(one.low, one.high))
+    speed_up = point.speed_up
+    if speed_up is None or point is first:
+        return Cell(cells.MISSING) if speed_up is None else Cell("1", 1)
+    if speed_up.low is None or speed_up.high is None:
+        return Cell(f"{speed_up.value:.2f}", speed_up.value)
+    return Cell(
+        f"{speed_up.value:.2f} [{speed_up.low:.2f}, {speed_up.high:.2f}]",
+        speed_up.value,
+        ends=(speed_up.low, speed_up.high),
+    )
 
 
 def _picture(line: ScalingLine, at: int) -> Picture:

@@ -17,10 +17,10 @@ def section(data: ReportData) -> Section | None:
     blocks: list[Block] = []
     drawn = count(1)
     found = target_comparisons(data.sweep_dirs, data.collected, data.prices)
-    for sweep, one in found.items():
-        blocks.append(Text((f"{sweep}: " if len(found) > 1 else "") + verdict(one)))
+    for sweep, comparison in found.items():
+        blocks.append(Text((f"{sweep}: " if len(found) > 1 else "") + verdict(comparison)))
         blocks += [
-            Gallery(tuple(plotting.first(comparison_pictures(one, "targets", drawn)))),
-            *comparison_blocks(one),
+            Gallery(tuple(plotting.first(comparison_pictures(comparison, "targets", drawn)))),
+            *comparison_blocks(comparison),
         ]
     return Section("targets", "Targets", tuple(blocks)) if blocks else None

@@ -40,7 +40,7 @@ def section(data: ReportData) -> Section | None:
     It names the groups that are left out, as they have returns but no evaluations.
     """
     found, chosen = data.times, data.collected.threshold
-    timed = {id(one.group) for one in found}
+    timed = {id(time.group) for time in found}
     without = [final.group.label for final in data.finals if final.values and id(final.group) not in timed]
     if not found and chosen is None:
         return None
@@ -64,18 +64,18 @@ def section(data: ReportData) -> Section | None:
 
 def _table(found: Sequence[TimeToThreshold]) -> Table:
     rows = []
-    priced = any(one.dollars_per_second is not None for one in found)
-    for one, label in zip(found, names([one.group.point for one in found]), strict=True):
-        price = one.dollars_per_second
-        cost = Cell(cells.MISSING) if price is None else _time(one.seconds, partial(_dollars, price), price)
+    priced = any(time.dollars_per_second is not None for time in found)
+    for time, label in zip(found, names([time.group.point for time in found]), strict=True):
+        price = time.dollars_per_second
+        cost = Cell(cells.MISSING) if price is None else _time(time.seconds, partial(_dollars, price), price)
         rows.append(
             (
-                Cell(one.group.task or cells.MISSING),
+                Cell(time.group.task or cells.MISSING),
                 Cell(label),
-                Cell(cells.shown(one.threshold), one.threshold),
-                cells.part(one.frames.reached, len(one.frames.frames)),
-                _time(one.frames, lambda at: plotting.compact(float(f"{at:.3g}"))),
-                _time(one.seconds, duration),
+                Cell(cells.shown(time.threshold), time.threshold),
+                cells.part(time.frames.reached, len(time.frames.frames)),
+                _time(time.frames, lambda at: plotting.compact(float(f"{at:.3g}"))),
+                _time(time.seconds, duration),
                 *((cost,) if priced else ()),
             )
         )

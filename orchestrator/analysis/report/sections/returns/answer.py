@@ -82,9 +82,9 @@ def section(data: ReportData) -> Section | None:
             missing_table(bounds[:_MOST_LINES]),
             Text(_MISSING, note=True),
         ]
-    blocks += [Text(_capital(one), note=True) for one in single_values(groups)]
+    blocks += [Text(_capital(limit), note=True) for limit in single_values(groups)]
     if found:
-        looks = f" {ONE_LOOK}" if any(one.compared for one in found) else ""
+        looks = f" {ONE_LOOK}" if any(answer.compared for answer in found) else ""
         blocks.append(
             Text(f"Final return of a run: {data.collected.final}. {_HOW_TO_READ}{looks}", note=True)
         )
@@ -110,19 +110,23 @@ def missing_table(found: Sequence[Bounds]) -> Table:
     """Return the table of variants with missing seeds: plain, and in the worst and the best case."""
     rows = [
         (
-            Cell(one.task or "–"),
-            Cell(one.label),
-            cells.part(one.missing, one.seeds),
-            Cell(f"{cells.shown(one.plain)}", one.plain),
-            Cell(f"{cells.shown(one.low)} to {cells.shown(one.high)}", one.low, ends=(one.low, one.high)),
-            Cell(cells.MISSING) if one.place is None else cells.part(one.place, one.of),
+            Cell(bounds.task or "–"),
+            Cell(bounds.label),
+            cells.part(bounds.missing, bounds.seeds),
+            Cell(f"{cells.shown(bounds.plain)}", bounds.plain),
             Cell(
-                str(one.best) if one.best == one.worst else f"{one.best} to {one.worst}",
-                one.worst,
-                more=(("best", one.best),),
+                f"{cells.shown(bounds.low)} to {cells.shown(bounds.high)}",
+                bounds.low,
+                ends=(bounds.low, bounds.high),
+            ),
+            Cell(cells.MISSING) if bounds.place is None else cells.part(bounds.place, bounds.of),
+            Cell(
+                str(bounds.best) if bounds.best == bounds.worst else f"{bounds.best} to {bounds.worst}",
+                bounds.worst,
+                more=(("best", bounds.best),),
             ),
         )
-        for one in found
+        for bounds in found
     ]
     heads = cells.columns(
         "task", "group", "#missing", "#IQM", "#IQM, worst to best", "#place", "#place, best to worst"
@@ -146,7 +150,7 @@ def _card(answer: TaskAnswer, groups: Sequence[SeedGroup], finals: Sequence[Fina
     named_terms = [(label, final.terms) for label, final in zip(labels, own, strict=True)]
     flags = tuple(differences(named_terms)) if first else ()
     failed = (
-        *failures([one for one in groups if one.task == answer.tasks[0]]),
+        *failures([group for group in groups if group.task == answer.tasks[0]]),
         *_worst_case(lead_holds(answer, finals)),
     )
     return Card(title, flags, _sentence(answer), answer.remedy, marks, axis, notes, failed)
@@ -188,14 +192,14 @@ def _without_answer(groups: Sequence[SeedGroup], found: Sequence[TaskAnswer]) ->
 
 def _notes(answer: TaskAnswer) -> tuple[str, ...]:
     notes = []
-    if more := [one.label for one in answer.leaders[_MOST_ROWS:]]:
+    if more := [leader.label for leader in answer.leaders[_MOST_ROWS:]]:
         notes.append(f"also not told apart: {listed(more, _MOST_NAMED)}")
     if answer.few and len(answer.few) < len(answer.leaders):
-        few = [f"{one.label} (n={one.fewest})" for one in answer.few]
+        few = [f"{variant.label} (n={variant.fewest})" for variant in answer.few]
         notes.append(f"too few seeds to be told apart from anything: {listed(few, _MOST_NAMED)}")
     if answer.behind:
         notes.append(
-            f"behind, by more than luck: {listed([one.label for one in answer.behind], _MOST_NAMED)}"
+            f"behind, by more than luck: {listed([variant.label for variant in answer.behind], _MOST_NAMED)}"
         )
     if answer.left_out:
         notes.append(answer.left_out)
@@ -208,16 +212,25 @@ def _overall_marks(
     """Return marks at the mean chance of returning more than another variant."""
     every = (*answer.leaders, *answer.behind)
     marks = []
-    for one in told:
-        others = [other for other in every if other is not one]
-        chances = [against(one, other, answer.tasks, intervals=False).value for other in others]
+    for variant in told:
+        others = [other for other in every if other is not variant]
+        chances = [against(variant, other, answer.tasks, intervals=False).value for other in others]
         wins = fmean(chances) if chances else 0.5
         value = f"P(> another) {wins:.2f}" if chances else ""
         # Variants have the same label in all tasks, but not always the same number.
-        own = [final for final in finals if one.scores.get(final.group.task) is final.values]
+        own = [final for final in finals if variant.scores.get(final.group.task) is final.values]
         facts = _facts(own, prices)
         marks.append(
-            Mark(one.label, _colour(one), value, facts, (), 100 * wins, None, behind=one in answer.behind)
+            Mark(
+                variant.label,
+                _colour(variant),
+                value,
+                facts,
+                (),
+                100 * wins,
+                None,
+                behind=variant in answer.behind,
+            )
         )
     return tuple(marks)
 
@@ -225,24 +238,26 @@ def _overall_marks(
 def _marks(
     answer: TaskAnswer, told: Sequence[Variant], named: Mapping[tuple[int, int], Final], prices: Prices
 ) -> tuple[tuple[Mark, ...], tuple[str, str]]:
-    values = [value for one in told for value in one.scores[answer.tasks[0]]]
+    values = [value for variant in told for value in variant.scores[answer.tasks[0]]]
     low, high = min(values), max(values)
 
     def place(value: float) -> float:
         return round(2 + 96 * (value - low) / (high - low), 2) if high > low else 50.0
 
     marks = []
-    for one in told:
-        final = named[one.number, one.side]
+    for variant in told:
+        final = named[variant.number, variant.side]
         estimate = final.estimate
         assert estimate is not None
         known_ends = estimate.low is not None and estimate.high is not None
         ends = (place(estimate.low or 0.0), place(estimate.high or 0.0)) if known_ends else None
         dots = tuple(map(place, final.values))
         facts = _facts([final], prices)
-        behind = one in answer.behind
+        behind = variant in answer.behind
         text = str(estimate) if known_ends else cells.shown(estimate.value)
-        marks.append(Mark(one.label, _colour(one), text, facts, dots, place(estimate.value), ends, behind))
+        marks.append(
+            Mark(variant.label, _colour(variant), text, facts, dots, place(estimate.value), ends, behind)
+        )
     return tuple(marks), (cells.shown(low), cells.shown(high))
 
 

@@ -70,7 +70,7 @@ def _panel(task: str, metric: str, own: Sequence[Curve], prices: Prices, points:
     ]
     # Most lines have the same frames: each list of them is told once.
     frames = list(dict.fromkeys(tuple(map(int, curve.x)) for curve in own))
-    of_line = {one: at for at, one in enumerate(frames)}
+    of_line = {count: at for at, count in enumerate(frames)}
     for line, curve in zip(lines, own, strict=True):
         line["frames"] = of_line[tuple(map(int, curve.x))]
     return {

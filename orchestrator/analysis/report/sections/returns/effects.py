@@ -43,13 +43,13 @@ def _table(found: Sequence[KeyEffect]) -> Table:
         (
             Cell(effect.task or cells.MISSING),
             Cell(spelled[effect.key]),
-            Cell(_text(one)),
-            cells.number(one.mean),
-            Cell(f"{one.wins:.2f}", one.wins),
-            cells.part(one.best_in, one.combinations),
+            Cell(_text(value)),
+            cells.number(value.mean),
+            Cell(f"{value.wins:.2f}", value.wins),
+            cells.part(value.best_in, value.combinations),
         )
         for effect in found
-        for one in effect.values
+        for value in effect.values
     ]
     heads = cells.columns(
         "task", "key", "value", "#mean return", "#chance to return more", "#best in combinations"
@@ -57,8 +57,8 @@ def _table(found: Sequence[KeyEffect]) -> Table:
     return Table("effects", heads, tuple(rows))
 
 
-def _text(one: ValueEffect) -> str:
-    return cells.MISSING if one.value is None else text(one.value)
+def _text(effect: ValueEffect) -> str:
+    return cells.MISSING if effect.value is None else text(effect.value)
 
 
 def _pictures(found: Sequence[KeyEffect]) -> list[Picture]:
@@ -67,13 +67,13 @@ def _pictures(found: Sequence[KeyEffect]) -> list[Picture]:
     drawn: list[Picture] = []
     for task in tasks:
         lines = [
-            (f"{spelled[effect.key]}={_text(one)}", one)
+            (f"{spelled[effect.key]}={_text(value)}", value)
             for effect in found
             if effect.task == task
-            for one in effect.values
+            for value in effect.values
         ]
         for lot, title in plotting.parts(lines, plotting.BARS, task):
-            said = [f"{label}: {one.wins:.2f}" for label, one in lot]
+            said = [f"{label}: {value.wins:.2f}" for label, value in lot]
             drawn.append(
                 plotting.picture(
                     f"effects-{len(drawn) + 1}",
@@ -91,9 +91,9 @@ def _pictures(found: Sequence[KeyEffect]) -> list[Picture]:
 def _draw(lot: Sequence[tuple[str, ValueEffect]], title: str, *, small: bool) -> Draw:
     def draw(theme: Theme) -> Figure:
         figure, on = plotting.axes(1.1 + 0.34 * len(lot), small=small)
-        for row, (_, one) in enumerate(lot):
-            on.hlines(row, 0.5, one.wins, color=theme.lines[0], linewidth=5, alpha=0.37)
-            on.plot(one.wins, row, "o", color=theme.lines[0], markersize=6)
+        for row, (_, value) in enumerate(lot):
+            on.hlines(row, 0.5, value.wins, color=theme.lines[0], linewidth=5, alpha=0.37)
+            on.plot(value.wins, row, "o", color=theme.lines[0], markersize=6)
         on.axvline(0.5, color=theme.ink, linewidth=0.8, linestyle=":")
         plotting.heading(on, title, small=small)
         plotting.rows(on, [plotting.short(label) for label, _ in lot], 22 if small else 34)

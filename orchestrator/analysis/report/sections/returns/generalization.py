@@ -38,8 +38,8 @@ def section(data: ReportData) -> Section | None:
 
 def _pictures(found: Sequence[Generalization]) -> list[Picture]:
     drawn: list[Picture] = []
-    for task in dict.fromkeys(one.group.task for one in found):
-        own = [one for one in found if one.group.task == task]
+    for task in dict.fromkeys(generalization.group.task for generalization in found):
+        own = [generalization for generalization in found if generalization.group.task == task]
         named = list(zip(own, plotting.group_names([one.group for one in own]), strict=True))
         for part, title in plotting.bundles(
             named, lambda one: (one.group.number, one.group.side), plotting.BARS, task
@@ -66,11 +66,11 @@ def _drawn(part: Sequence[tuple[Generalization, str]], title: str) -> Draw:
     def draw(theme: Theme) -> Figure:
         figure, left = plotting.axes(1.7 + 0.5 * len(part), columns=2)
         right = figure.axes[1]
-        for row, (one, _) in enumerate(part):
-            colour = theme.line(one.group.number)
-            _sample(left, row - 0.17, one.unseen, colour, theme)
-            _sample(left, row + 0.17, one.training, colour, theme, hollow=True)
-            _sample(right, row, one.gap, colour, theme)
+        for row, (generalization, _) in enumerate(part):
+            colour = theme.line(generalization.group.number)
+            _sample(left, row - 0.17, generalization.unseen, colour, theme)
+            _sample(left, row + 0.17, generalization.training, colour, theme, hollow=True)
+            _sample(right, row, generalization.gap, colour, theme)
         right.axvline(0, color=theme.ink, linewidth=0.8, linestyle=":")
         plotting.heading(left, title)
         plotting.rows(left, [f"{label} (n={len(one.gap.values)})" for one, label in part], 22)
@@ -99,15 +99,18 @@ def _sample(on: Axes, row: float, sample: Sample, colour: str, theme: Theme, *, 
 
 def _table(found: Sequence[Generalization]) -> Table:
     """Return the table of returns on unseen levels, on those of training, and of the gaps."""
-    heads, named = places([one.group for one in found])
+    heads, named = places([generalization.group for generalization in found])
     rows = tuple(
         (
             *name,
-            cells.number(len(one.gap.values)),
-            *(cells.estimated(sample.estimate) for sample in (one.unseen, one.training, one.gap)),
-            Cell(one.note),
+            cells.number(len(generalization.gap.values)),
+            *(
+                cells.estimated(sample.estimate)
+                for sample in (generalization.unseen, generalization.training, generalization.gap)
+            ),
+            Cell(generalization.note),
         )
-        for one, name in zip(found, named, strict=True)
+        for generalization, name in zip(found, named, strict=True)
     )
     told = (f"#{name}, IQM [95 %]" for name in ("unseen levels", "levels of training", "gap"))
     return Table("generalization", (*heads, *cells.columns("#n", *told, "note")), rows)

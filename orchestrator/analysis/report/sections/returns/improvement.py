@@ -60,8 +60,8 @@ _HALF = 0.5
 def improvement_pictures(found: Sequence[Improvement]) -> Iterator[Picture]:
     """Draw each reference variant against the others, one picture per reference."""
     by_first: dict[tuple[tuple[str, ...], int], list[Improvement]] = {}
-    for one in found:
-        by_first.setdefault((one.tasks, id(one.better)), []).append(one)
+    for improvement in found:
+        by_first.setdefault((improvement.tasks, id(improvement.better)), []).append(improvement)
     small = len(by_first) > 1
     for number, ((tasks, _), pairs) in enumerate(by_first.items(), 1):
         title = tasks[0] if len(tasks) == 1 else f"All {len(tasks)} tasks"
@@ -73,7 +73,7 @@ def improvement_pictures(found: Sequence[Improvement]) -> Iterator[Picture]:
         )
         if len(pairs) > len(shown):
             caption += f" The {len(shown)} that come nearest to it; the table has more."
-        said = [f"than {one.other.label}: {one}" for one in shown]
+        said = [f"than {pair.other.label}: {pair}" for pair in shown]
         yield plotting.picture(
             f"improvement-{number}",
             title,
@@ -87,7 +87,7 @@ def improvement_pictures(found: Sequence[Improvement]) -> Iterator[Picture]:
 
 def _verdict_text(pairs: Sequence[Improvement]) -> str:
     """Name the variants that differ by more than luck."""
-    apart = [one.other.label for one in pairs if one.beyond_chance]
+    apart = [pair.other.label for pair in pairs if pair.beyond_chance]
     return (
         f"More than luck: {plotting.listed(apart)}."
         if apart
@@ -102,11 +102,11 @@ def _improvements(pairs: Sequence[Improvement], title: str, *, small: bool) -> D
         lines = plotting.wrapped(f"P({first} > …)", 40).count("\n")
         figure, on = plotting.axes(1.3 + 0.36 * len(pairs) + 0.2 * lines, small=small)
         on.axvline(_HALF, color=theme.ink, linewidth=1, linestyle=":")
-        for row, one in enumerate(pairs):
-            colour = theme.line(one.other.number)
-            plotting.diamond(on, row, one, colour, theme)
+        for row, pair in enumerate(pairs):
+            colour = theme.line(pair.other.number)
+            plotting.diamond(on, row, pair, colour, theme)
         plotting.heading(on, title, small=small)
-        plotting.rows(on, [plotting.short(one.other.label) for one in pairs], 22 if small else 30)
+        plotting.rows(on, [plotting.short(pair.other.label) for pair in pairs], 22 if small else 30)
         on.set_xlim(-0.02, 1.02)
         on.set_xlabel(plotting.wrapped(f"P({first} > …)", 40))
         return figure
@@ -118,14 +118,18 @@ def improvement_table(found: Sequence[Improvement]) -> Table:
     """Return the table of pairs: the chance that one variant beats the other, and the verdict."""
     rows = [
         (
-            Cell(one.tasks[0] or cells.MISSING if len(one.tasks) == 1 else f"all {len(one.tasks)} tasks"),
-            Cell(one.better.label),
-            Cell(one.other.label),
-            cells.estimated(one),
-            Cell(one.verdict, None if one.beyond_chance is None else one.chance),
-            Cell(f"{one.better.n} and {one.other.n}"),
+            Cell(
+                improvement.tasks[0] or cells.MISSING
+                if len(improvement.tasks) == 1
+                else f"all {len(improvement.tasks)} tasks"
+            ),
+            Cell(improvement.better.label),
+            Cell(improvement.other.label),
+            cells.estimated(improvement),
+            Cell(improvement.verdict, None if improvement.beyond_chance is None else improvement.chance),
+            Cell(f"{improvement.better.n} and {improvement.other.n}"),
         )
-        for one in found
+        for improvement in found
     ]
     heads = cells.columns("task", "X", "Y", "#P(X > Y) [95 %]", "more than luck", "runs of X and Y")
     return Table("pairs", heads, tuple(rows))

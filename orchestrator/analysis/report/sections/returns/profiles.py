@@ -64,7 +64,7 @@ def profile_pictures(found: Sequence[Profiles], overall: Sequence[Profiles]) -> 
 def _split(profiles: Profiles, title: str) -> Iterator[tuple[list[PerformanceProfile], str]]:
     named = [(profile, "") for profile in profiles.profiles]
     for part, name in plotting.bundles(
-        named, lambda one: (one.variant.number, one.variant.side), plotting.LINES, title
+        named, lambda profile: (profile.variant.number, profile.variant.side), plotting.LINES, title
     ):
         yield [profile for profile, _ in part], name
 
@@ -108,24 +108,30 @@ def _median_of(profile: PerformanceProfile) -> float:
 
 
 def _profiles(part: Sequence[PerformanceProfile], title: str, *, scaled: bool, small: bool) -> Draw:
-    labels = [f"{plotting.short(one.variant.label)} (n={one.variant.n})" for one in part]
+    labels = [f"{plotting.short(profile.variant.label)} (n={profile.variant.n})" for profile in part]
 
     def draw(theme: Theme) -> Figure:
         figure, on = plotting.axes(
             (3.2 if small else 4.0) + plotting.legend_height(labels, small=small), small=small
         )
-        for one in part:
-            colour = theme.line(one.variant.number)
+        for profile in part:
+            colour = theme.line(profile.variant.number)
             on.plot(
-                one.thresholds,
-                one.value,
+                profile.thresholds,
+                profile.value,
                 color=colour,
-                linestyle=plotting.dash(one.variant.number, one.variant.side),
+                linestyle=plotting.dash(profile.variant.number, profile.variant.side),
                 drawstyle="steps-post",
             )
-            if one.low is not None and one.high is not None:
+            if profile.low is not None and profile.high is not None:
                 on.fill_between(
-                    one.thresholds, one.low, one.high, step="post", color=colour, alpha=0.13, linewidth=0
+                    profile.thresholds,
+                    profile.low,
+                    profile.high,
+                    step="post",
+                    color=colour,
+                    alpha=0.13,
+                    linewidth=0,
                 )
         plotting.heading(on, title, small=small)
         on.set_xlabel("final return, scaled within its task" if scaled else "final return")

@@ -40,12 +40,12 @@ from orchestrator.core.formatting import count as counted
 
 def section(data: ReportData) -> Section | None:
     """Return the section, with a part for each sweep that was evaluated beside scripted players."""
-    several = [evaluated_sweep(one, data.collected, data.groups) for one in data.sweep_dirs]
-    found = [one for one in several if one is not None and one.figures]
+    several = [evaluated_sweep(sweep_dir, data.collected, data.groups) for sweep_dir in data.sweep_dirs]
+    found = [evaluated for evaluated in several if evaluated is not None and evaluated.figures]
     numbers = count(1)
     blocks: list[Block] = []
-    for one in found:
-        blocks += _sweep(one, data.collected, numbers, named=len(found) > 1)
+    for evaluated in found:
+        blocks += _sweep(evaluated, data.collected, numbers, named=len(found) > 1)
     return Section("baselines", "Policies and scripted players", tuple(blocks)) if blocks else None
 
 
@@ -89,10 +89,10 @@ def _figure(
 
 def verdicts(found: Sequence[Ranking]) -> Iterator[str]:
     """Yield for each variant in how many tasks it is at least the best baseline."""
-    labels = names([one.of.group.point for one in found], ("task", "sweep"))
+    labels = names([ranking.of.group.point for ranking in found], ("task", "sweep"))
     by_variant: dict[str, list[BaselineVerdict]] = {}
-    for one, label in zip(found, labels, strict=True):
-        by_variant.setdefault(label, []).append(one.verdict)
+    for ranking, label in zip(found, labels, strict=True):
+        by_variant.setdefault(label, []).append(ranking.verdict)
     for label, own in by_variant.items():
         yield f"{label}: {_counted(own)}" if len(by_variant) > 1 else _counted(own).capitalize()
 
@@ -142,17 +142,17 @@ def index(value: float) -> str:
 
 def ranking_table(found: Sequence[Ranking]) -> Table:
     """Return the table of a figure: policies, the best baseline, the verdict, the gap closed."""
-    with_gap = any(one.gap for one in found)
+    with_gap = any(ranking.gap for ranking in found)
     rows = [
         (
             Cell(title),
-            cells.number(one.estimate.n),
-            _estimate(one.estimate, cells.shown),
-            _best(one),
-            Cell(one.verdict, list(BaselineVerdict).index(one.verdict)),
-            *([_estimate(one.gap)] if with_gap else []),
+            cells.number(ranking.estimate.n),
+            _estimate(ranking.estimate, cells.shown),
+            _best(ranking),
+            Cell(ranking.verdict, list(BaselineVerdict).index(ranking.verdict)),
+            *([_estimate(ranking.gap)] if with_gap else []),
         )
-        for one, title in _titled(found)
+        for ranking, title in _titled(found)
     ]
     told = cells.columns("#n", f"#{found[0].figure}, IQM [95 %]", "#best baseline", "policies against it")
     gap = cells.columns("#gap closed, IQM [95 %]") if with_gap else ()
@@ -166,32 +166,33 @@ def players_table(found: Sequence[Ranking]) -> Table:
     """
     figure = found[0].figure
     distinct: dict[tuple[str, str], Ranking] = {}
-    for one in found:
-        distinct.setdefault((one.of.group.task, str(one.of.players(figure))), one)
+    for ranking in found:
+        distinct.setdefault((ranking.of.group.task, str(ranking.of.players(figure))), ranking)
     shared = list(distinct.values())
-    players = sorted({name for one in shared for name in one.of.players(figure)})
+    players = sorted({name for ranking in shared for name in ranking.of.players(figure)})
     rows = [
-        (Cell(title), *(_player(one, figure, player) for player in players)) for one, title in _titled(shared)
+        (Cell(title), *(_player(ranking, figure, player) for player in players))
+        for ranking, title in _titled(shared)
     ]
     heads = (*cells.columns("scripted players"), *(Column(player, numeric=True) for player in players))
     return Table("scripted players", heads, tuple(rows), headed=True)
 
 
 def _titled(found: Sequence[Ranking]) -> Iterator[tuple[Ranking, str]]:
-    return zip(found, group_titles([one.of.group for one in found]), strict=True)
+    return zip(found, group_titles([ranking.of.group for ranking in found]), strict=True)
 
 
-def _player(one: Ranking, figure: str, player: str) -> Cell:
-    value, gap = (one.of.players(name).get(player) for name in (figure, gap_of(figure)))
+def _player(ranking: Ranking, figure: str, player: str) -> Cell:
+    value, gap = (ranking.of.players(name).get(player) for name in (figure, gap_of(figure)))
     told = cells.number(value)
     return (
         told if gap is None else Cell(f"{told.text} ({index(gap)})", told.sort, more=(("gap closed", gap),))
     )
 
 
-def _best(one: Ranking) -> Cell:
-    players = " and ".join(one.best_players)
-    return Cell(f"{cells.shown(one.best)}, {players}", one.best, more=(("player", players),))
+def _best(ranking: Ranking) -> Cell:
+    players = " and ".join(ranking.best_players)
+    return Cell(f"{cells.shown(ranking.best)}, {players}", ranking.best, more=(("player", players),))
 
 
 def frames_table(
@@ -206,7 +207,7 @@ def frames_table(
         return None
     told = [name for threshold, _ in several for name in (f"#{threshold}, median [95 %]", "#reached by")]
     rows = [
-        (Cell(title), *(cell for one in own for cell in _frames(one)), _spacing(own))
+        (Cell(title), *(cell for reached in own for cell in _frames(reached)), _spacing(own))
         for (_, title), *own in zip(_titled(found), *(frames for _, frames in several), strict=True)
     ]
     heads = cells.columns("frames until", *told, "#evaluated every")
@@ -231,7 +232,7 @@ def _reached(frames: float, trained: float) -> str:
 
 
 def _spacing(found: Sequence[FramesToThreshold | None]) -> Cell:
-    spacing = next((one.spacing for one in found if one is not None), None)
+    spacing = next((reached.spacing for reached in found if reached is not None), None)
     return Cell(cells.MISSING) if spacing is None else Cell(f"{_compact(spacing)} frames", spacing)
 
 
@@ -241,12 +242,12 @@ def _compact(frames: float) -> str:
 
 def behaviour_table(found: EvaluatedSweep) -> Table:
     """Return the table of behaviour: a row for each group, and for each scripted player over all tasks."""
-    labels = group_titles([one.group for one in found.groups])
+    labels = group_titles([group.group for group in found.groups])
     rows = [
-        (Cell(label), *(_estimate(estimate_of(one.values(name))) for name in found.behaviour))
-        for one, label in zip(found.groups, labels, strict=True)
+        (Cell(label), *(_estimate(estimate_of(group.values(name))) for name in found.behaviour))
+        for group, label in zip(found.groups, labels, strict=True)
     ]
-    players = sorted({player for one in found.groups for player in one.baselines})
+    players = sorted({player for group in found.groups for player in group.baselines})
     rows += [
         (Cell(f"scripted: {player}"), *(_range(found, name, player) for name in found.behaviour))
         for player in players
@@ -257,7 +258,7 @@ def behaviour_table(found: EvaluatedSweep) -> Table:
 
 def _range(found: EvaluatedSweep, figure: str, player: str) -> Cell:
     """Return a player's figure, from the lowest to the highest task."""
-    values = [value for one in found.groups if (value := one.players(figure).get(player)) is not None]
+    values = [value for group in found.groups if (value := group.players(figure).get(player)) is not None]
     if not values:
         return Cell(cells.MISSING)
     lowest, highest = min(values), max(values)
@@ -317,18 +318,18 @@ class _Row:
 
 def gap_pictures(found: Sequence[Ranking], numbers: Iterator[int]) -> Iterator[Picture]:
     """Draw the gap closed by each group that has one; ``numbers`` are for the names."""
-    drawn = [(one, one.gap) for one in found if one.gap is not None]
-    titles = group_titles([one.of.group for one, _ in drawn])
+    drawn = [(ranking, ranking.gap) for ranking in found if ranking.gap is not None]
+    titles = group_titles([ranking.of.group for ranking, _ in drawn])
     every = [
         _Row(
             f"{title} (n={gap.n})",
-            one.of.group.number,
-            one.of.values(gap_of(one.figure)),
+            ranking.of.group.number,
+            ranking.of.values(gap_of(ranking.figure)),
             gap,
-            one.of.players(gap_of(one.figure)),
-            one.best_players,
+            ranking.of.players(gap_of(ranking.figure)),
+            ranking.best_players,
         )
-        for (one, gap), title in zip(drawn, titles, strict=True)
+        for (ranking, gap), title in zip(drawn, titles, strict=True)
     ]
     for part, title in plotting.parts(every, plotting.BARS, gap_of(found[0].figure)):
         low, high = _limits(part)

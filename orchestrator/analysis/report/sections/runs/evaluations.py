@@ -124,7 +124,7 @@ def _cell(
         on.text(x, y, "–", ha="center", va="center", color=theme.ink)
         return
     on.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, edgecolor=theme.paper))
-    ink = max(_INKS, key=lambda one: _contrast(one, colour))
+    ink = max(_INKS, key=lambda candidate: _contrast(candidate, colour))
     sure = cell.low is None or cell.high is None
     on.text(x, y if sure else y - 0.16, number(cell.value), ha="center", va="center", color=ink, fontsize=9)
     if cell.low is not None and cell.high is not None:

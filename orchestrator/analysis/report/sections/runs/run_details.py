@@ -113,8 +113,8 @@ def _keys(point: Mapping[str, Any]) -> dict[str, str]:
 
 def _flat(value: Any, key: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping) and value:
-        for name, one in value.items():
-            yield from _flat(one, f"{key}.{name}" if key else str(name))
+        for name, inner in value.items():
+            yield from _flat(inner, f"{key}.{name}" if key else str(name))
     else:
         yield key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 

@@ -29,7 +29,7 @@ def section(data: ReportData) -> Section | None:
         blocks.append(Text(f"The same in all: {alike}.", note=True))
     present = {row[SWEEP] for row in data.rows if row["in_grid"]}
     found = compare_by(data.collected, SWEEP, prices=data.prices) if len(present) > 1 else None
-    if found is None or not any(one.comparable for one in found.combinations):
+    if found is None or not any(combination.comparable for combination in found.combinations):
         blocks.append(Text("No variant of a task is finished in two of these sweeps."))
     else:
         blocks += [Text(verdict(found)), *comparison_blocks(found)]
