@@ -152,12 +152,14 @@ def number_text(value: float | None) -> str:
     return repr(value)
 
 
-def estimated(found: Interval | None) -> Cell:
+def estimated(interval: Interval | None) -> Cell:
     """Return a value with its interval as a cell."""
-    if found is None:
+    if interval is None:
         return Cell(MISSING)
-    ends = None if found.low is None or found.high is None else (float(found.low), float(found.high))
-    return Cell(str(found), float(found.value), ends=ends)
+    ends = (
+        None if interval.low is None or interval.high is None else (float(interval.low), float(interval.high))
+    )
+    return Cell(str(interval), float(interval.value), ends=ends)
 
 
 def share(value: float | None) -> Cell:

@@ -73,11 +73,11 @@ class Collected:
 
 def read_others(folders: Iterable[str], sweep_dirs: Iterable[SweepDir]) -> list[Outputs]:
     """Read runs trained without this program, from each folder or ``NAME=FOLDER``, under unused names."""
-    found: list[Outputs] = []
+    outputs: list[Outputs] = []
     for folder in folders:
-        taken = {sweep.name for sweep in sweep_dirs} | {experiment.name for experiment in found}
-        found.append(read_outputs(folder, taken))
-    return found
+        taken = {sweep.name for sweep in sweep_dirs} | {experiment.name for experiment in outputs}
+        outputs.append(read_outputs(folder, taken))
+    return outputs
 
 
 def collect(
@@ -297,10 +297,10 @@ def _trainers(sweeps: Iterable[SweepDir], readings: Iterable[RunReading]) -> dic
 
 def _warnings(runs: pl.DataFrame) -> list[str]:
     finished = runs.filter(pl.col("state").is_in([RunState.DONE.value, RunState.STALE.value]))
-    found = []
+    warnings = []
     for column, word in (("cpu_capability", "CPU capability"), ("threads", "threads"), ("code_id", "code")):
         if text := _differing(Counter(finished[column].drop_nulls().to_list())):
-            found.append(f"not comparable bitwise: {word} differs ({text})")
+            warnings.append(f"not comparable bitwise: {word} differs ({text})")
     versions = Counter(finished["versions"].drop_nulls().to_list())
     packages: dict[str, Counter[str]] = {}
     for text, count in versions.items():
@@ -308,18 +308,18 @@ def _warnings(runs: pl.DataFrame) -> list[str]:
             packages.setdefault(package, Counter())[str(version)] += count
     for package, counts in sorted(packages.items()):
         if text := _differing(counts):
-            found.append(f"not comparable bitwise: version of {package} differs ({text})")
+            warnings.append(f"not comparable bitwise: version of {package} differs ({text})")
     if dropped := finished["dropped_metrics"].drop_nulls().to_list():
         runs_with = f"{len(dropped)} finished run{'s' * (len(dropped) != 1)}"
-        found.append(
+        warnings.append(
             f"{runs_with} wrote metrics that cannot be used: {sum(dropped):,} lines or values dropped"
         )
     if caught := finished["caught_error"].drop_nulls().to_list():
         runs_ended = f"{len(caught)} finished run{'s' * (len(caught) != 1)} left with exit code 0 and"
-        found.append(f"{runs_ended} an exception as their last words, first {caught[0]}")
+        warnings.append(f"{runs_ended} an exception as their last words, first {caught[0]}")
     if stale := runs["state"].to_list().count(RunState.STALE.value):
-        found.append(f"{stale} stale: made by other code or configuration than today's")
-    return found
+        warnings.append(f"{stale} stale: made by other code or configuration than today's")
+    return warnings
 
 
 def _mixed_codes(readings: Iterable[RunReading]) -> list[str]:

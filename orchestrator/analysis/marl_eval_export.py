@@ -87,20 +87,20 @@ def export(collected: Collected, absolute: Mapping[str, Evaluation], *, again: s
     named = _named(collected)
     rows = [row for group in groups(collected) for row in group.counted()[0]]
     series = _series(collected, rows)
-    found = []
+    runs = []
     for row in rows:
         key = row["sweep"], row["run_id"]
         if key in series:
             evaluable, here = can_evaluate(row["trainer"]), row["sweep"] not in collected.others
-            found.append(_Run(named[key], series[key], absolute.get(row["run_id"]), evaluable, here))
-    timed = all(finite(step.seconds) for run in found for step in run.steps)
+            runs.append(_Run(named[key], series[key], absolute.get(row["run_id"]), evaluable, here))
+    timed = all(finite(step.seconds) for run in runs for step in run.steps)
     data: dict[str, Any] = {}
-    for run in found:
+    for run in runs:
         at = run.names
         seeds = data.setdefault(at.environment, {}).setdefault(at.task, {}).setdefault(at.variant, {})
         seeds.setdefault(at.seed, run.to_json(timed=timed))
-    notes = [*_notes(found, again), *_unevaluated(len(rows) - len(found)), *_irregular(data)]
-    return Export(data, len(found), sum(run.absolute is not None for run in found), tuple(notes))
+    notes = [*_notes(runs, again), *_unevaluated(len(rows) - len(runs)), *_irregular(data)]
+    return Export(data, len(runs), sum(run.absolute is not None for run in runs), tuple(notes))
 
 
 # Names
@@ -159,25 +159,27 @@ def _decided_by_task(points: Sequence[Point], tasks: Sequence[Any]) -> set[str]:
         of_task = values.setdefault(key, {})
         for point, task in zip(points, of_points, strict=True):
             of_task.setdefault(task, set()).add(_canonical(point[key]) if key in point else "")
-    return {key for key, of_task in values.items() if all(len(found) == 1 for found in of_task.values())}
+    return {
+        key for key, of_task in values.items() if all(len(of_metric) == 1 for of_metric in of_task.values())
+    }
 
 
 def _distinct(wished: Mapping[str, str]) -> dict[str, str]:
     """Name each identity: the wished name, with a part of the identity's hash where it is not unique."""
     names = {identity: name.replace(",", ";") for identity, name in wished.items()}
     often = Counter(map(_as_read, names.values()))
-    found = {
+    distinct = {
         identity: name
         for identity, name in names.items()
         if often[_as_read(name)] == 1 and _as_read(name) not in _RESERVED
     }
-    used = {_as_read(name) for name in found.values()}
-    for identity in sorted(names.keys() - found.keys()):
+    used = {_as_read(name) for name in distinct.values()}
+    for identity in sorted(names.keys() - distinct.keys()):
         digest = hashlib.sha256(identity.encode()).hexdigest()
         longer = (f"{names[identity]} #{digest[:length]}" for length in range(6, len(digest)))
-        found[identity] = next(name for name in longer if _as_read(name) not in used)
-        used.add(_as_read(found[identity]))
-    return found
+        distinct[identity] = next(name for name in longer if _as_read(name) not in used)
+        used.add(_as_read(distinct[identity]))
+    return distinct
 
 
 def _as_read(name: str) -> str:
@@ -271,7 +273,9 @@ def absolute_metrics(sweep_dir: SweepDir) -> dict[str, Evaluation]:
     for evaluation in sweep_dir.evaluations.read():
         if evaluation.best and evaluation.returns and all(map(finite, evaluation.returns)):
             best.setdefault(evaluation.run_id, []).append(evaluation)
-    chosen = {run_id: _absolute(sweep_dir.run_to_read(run_id), found) for run_id, found in best.items()}
+    chosen = {
+        run_id: _absolute(sweep_dir.run_to_read(run_id), evaluations) for run_id, evaluations in best.items()
+    }
     return {run_id: evaluation for run_id, evaluation in chosen.items() if evaluation is not None}
 
 
@@ -317,7 +321,7 @@ def _unevaluated(number: int) -> list[str]:
 
 def _irregular(data: Mapping[str, Any]) -> list[str]:
     """List gaps: marl-eval needs every variant on every task, with equal seeds and steps."""
-    found = []
+    irregular = []
     for environment, tasks in data.items():
         shapes = {
             (task, variant, seed): len(steps)
@@ -334,12 +338,12 @@ def _irregular(data: Mapping[str, Any]) -> list[str]:
             if (task, variant, seed) not in shapes
         ]
         if lacking:
-            found.append(f"missing in {environment}: {listed(lacking, _MOST_NAMED)}")
+            irregular.append(f"missing in {environment}: {listed(lacking, _MOST_NAMED)}")
         if len(lengths := Counter(shapes.values())) > 1:
             usual = lengths.most_common(1)[0][0]
             other = [
                 f"{variant} on {task} {seed}" for (task, variant, seed), n in shapes.items() if n != usual
             ]
-            found.append(f"other numbers of evaluations in {environment}: {listed(other, _MOST_NAMED)}")
+            irregular.append(f"other numbers of evaluations in {environment}: {listed(other, _MOST_NAMED)}")
     needs = "marl-eval compares only environments with all variants, seeds and evaluations on all tasks"
-    return [f"marl_eval.json: {needs}; {'; '.join(found)}"] if found else []
+    return [f"marl_eval.json: {needs}; {'; '.join(irregular)}"] if irregular else []

@@ -248,8 +248,10 @@ def _episodes(reading: RunReading) -> int | None:
     """Return how many episodes an evaluation has: as configured, else as the last one that says it."""
     if (known := reading.facts.get("evaluation_episodes")) is not None:
         return int(known)
-    found = next((row.metrics[EPISODES] for row in reversed(reading.history) if EPISODES in row.metrics), 0.0)
-    return int(found) if 1 <= found < 2**63 else None
+    episodes = next(
+        (row.metrics[EPISODES] for row in reversed(reading.history) if EPISODES in row.metrics), 0.0
+    )
+    return int(episodes) if 1 <= episodes < 2**63 else None
 
 
 def _last(reading: RunReading, metric: str) -> float | None:

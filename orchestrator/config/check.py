@@ -115,12 +115,12 @@ def check_sweep(
         answer = _ask(python, json.dumps(request), folder, f"checking configurations with {sweep.trainer}")
         if passed and not answer["problems"]:
             passed.record(answer["structures"])
-    faults = [found for found in answer["problems"] if not (partial and found["whole"])]
+    faults = [fault for fault in answer["problems"] if not (partial and fault["whole"])]
     faults += _shared_cores(sweep) or _beyond_physical_cores(sweep)
     problems, warnings = (
-        _sorted((found for found in faults if found["blocks"] is blocks), sweep) for blocks in (True, False)
+        _sorted((fault for fault in faults if fault["blocks"] is blocks), sweep) for blocks in (True, False)
     )
-    early = any(found["early"] for found in answer["problems"])
+    early = any(fault["early"] for fault in answer["problems"])
     seconds = time.monotonic() - began
     counted = answer["structures"], len(sweep.runs)
     return CheckReport(problems, *counted, seconds, early, warnings)
@@ -128,10 +128,10 @@ def check_sweep(
 
 def distinct(runs: Iterable[Run]) -> dict[str, Run]:
     """Return the first run of each configuration; runs that differ in the seed alone have the same one."""
-    found: dict[str, Run] = {}
+    first: dict[str, Run] = {}
     for run in runs:
-        found.setdefault(json.dumps([run.overrides, run.threads, run.target, run.loggers]), run)
-    return found
+        first.setdefault(json.dumps([run.overrides, run.threads, run.target, run.loggers]), run)
+    return first
 
 
 def refuse_wrong_names(sweep: Sweep) -> None:
@@ -151,8 +151,8 @@ def refuse_wrong_names(sweep: Sweep) -> None:
 
 
 def _sorted(faults: Iterable[Mapping[str, Value]], sweep: Sweep) -> tuple[CheckProblem, ...]:
-    found = (_located(fault, sweep) for fault in faults)
-    return tuple(sorted(found, key=lambda problem: (problem.line is None, problem.line, problem.column)))
+    problems = (_located(fault, sweep) for fault in faults)
+    return tuple(sorted(problems, key=lambda problem: (problem.line is None, problem.line, problem.column)))
 
 
 def _shared_cores(sweep: Sweep) -> list[dict[str, Value]]:
@@ -272,11 +272,11 @@ def _check_failure(python: str, code: int, tail: Sequence[str]) -> OrchestrateEr
     )
 
 
-def _located(found: Mapping[str, Value], sweep: Sweep) -> CheckProblem:
-    key, run_id = found["key"], found["run_id"]
+def _located(fault: Mapping[str, Value], sweep: Sweep) -> CheckProblem:
+    key, run_id = fault["key"], fault["run_id"]
     name = "" if key is None else bare_key(key)
     at = (
         sweep.own_positions.get(run_id, {}).get(name) or sweep.positions.get(key) or sweep.positions.get(name)
     )
     line, column, file = at if at is not None else (None, None, "")
-    return CheckProblem(run_id, key, found["message"], found["hint"], file or sweep.source, line, column)
+    return CheckProblem(run_id, key, fault["message"], fault["hint"], file or sweep.source, line, column)

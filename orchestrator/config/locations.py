@@ -59,11 +59,11 @@ def parse_place(text: str) -> TreeLocation:
 def tree_there(host: Host, place: TreeLocation) -> str:
     """Return the absolute path of the tree on its machine. Raises :class:`NotFoundError` if none exists."""
     for folder in place.folders:
-        found = host.run(["pwd", "-P"], folder=folder)
-        if found.code == 0 and found.output.startswith("/"):
-            return found.output.removesuffix("\n")
-        if found.code not in _NO_FOLDER:
-            raise failure(host.name, found.errors or "connection closed")
+        answer = host.run(["pwd", "-P"], folder=folder)
+        if answer.code == 0 and answer.output.startswith("/"):
+            return answer.output.removesuffix("\n")
+        if answer.code not in _NO_FOLDER:
+            raise failure(host.name, answer.errors or "connection closed")
     raise no_tree(place)
 
 

@@ -99,9 +99,9 @@ def _is_edited(package: str) -> bool:
 
 def _stamps(paths: Iterable[Path]) -> list[list[Value]]:
     """Return path, size and time of the last change of those that exist."""
-    found: list[list[Value]] = []
+    stamps: list[list[Value]] = []
     for path in paths:
         with contextlib.suppress(OSError):
             state = path.stat()
-            found.append([str(path), state.st_size, state.st_mtime_ns])
-    return found
+            stamps.append([str(path), state.st_size, state.st_mtime_ns])
+    return stamps

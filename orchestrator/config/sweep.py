@@ -173,8 +173,8 @@ def _repeated(grid: Grid) -> str:
 
 
 def _grids_near(path: Path) -> str:
-    found = sorted(path.parent.glob("*.yaml")) or sorted(Path("sweeps").glob("*.yaml"))
-    found.sort(key=lambda grid: -SequenceMatcher(None, grid.stem, path.stem).ratio())
-    if found:
-        return f"the nearest are: {', '.join(map(str, found[:5]))}"
+    grids = sorted(path.parent.glob("*.yaml")) or sorted(Path("sweeps").glob("*.yaml"))
+    grids.sort(key=lambda grid: -SequenceMatcher(None, grid.stem, path.stem).ratio())
+    if grids:
+        return f"the nearest are: {', '.join(map(str, grids[:5]))}"
     return "`orchestrate init` writes one to begin with"

@@ -31,7 +31,7 @@ def task_of(run: Run) -> str:
 def fitting(run: Run, needs: Mapping[str, TaskPackages]) -> list[TaskPackages]:
     """Return what the run's task needs, of these patterns."""
     task = task_of(run)
-    return [found for pattern, found in needs.items() if fnmatch.fnmatchcase(task, pattern)]
+    return [packages for pattern, packages in needs.items() if fnmatch.fnmatchcase(task, pattern)]
 
 
 def registering_module(task: str) -> str:

@@ -113,9 +113,9 @@ def _resolve_key(asked: str, varying: Sequence[str], keys: Sequence[str]) -> str
 def _varying(rows: Sequence[RunRow], keys: Sequence[str]) -> list[str]:
     """Return keys and facts with several values; of keys that advance together, the first."""
     points = [{key: row[key] for key in keys if row[key] is not None} for row in rows]
-    found = varying_keys(points, without=("seed",)) if len(rows) > 1 else []
+    varying = varying_keys(points, without=("seed",)) if len(rows) > 1 else []
     facts = {name: {text(row[name]) for row in rows if row[name] is not None} for name in _FACTS}
-    return [*found, *(name for name, values in facts.items() if name not in keys and len(values) > 1)]
+    return [*varying, *(name for name, values in facts.items() if name not in keys and len(values) > 1)]
 
 
 def _named(varying: Sequence[str]) -> str:

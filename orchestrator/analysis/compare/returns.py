@@ -33,14 +33,14 @@ class Returns:
     over_time: ReturnCurve | None
 
 
-def returns_between(groups: Sequence[Members], found: SeriesByRun) -> list[Returns]:
+def returns_between(groups: Sequence[Members], by_run: SeriesByRun) -> list[Returns]:
     """Return the returns of compared groups, of the metric that most of them have."""
     counted = [group.counted()[0] for group in groups]
     names = dict.fromkeys(name for rows in counted for row in rows for name in returns_of(row["trainer"]))
     best: Sequence[Sequence[tuple[RunRow, Series]]] = [[] for _ in groups]
     for name in names:
         keyed = [[(row, (row["sweep"], row["run_id"], name)) for row in rows] for rows in counted]
-        series = [[(row, found[key]) for row, key in own if key in found] for own in keyed]
+        series = [[(row, by_run[key]) for row, key in own if key in by_run] for own in keyed]
         if sum(map(bool, series)) > sum(map(bool, best)):  # the metric that most of them have
             best = series
     rows = [row for own, some in zip(counted, best, strict=True) if some for row in own]

@@ -38,14 +38,14 @@ _END_TO_END_GAIN = "end-to-end\nspeed-up"
 RANKS = {"return": 0, "speed-up": 0, "runs": 1, "efficiency": 1, "MiB": 3}
 
 
-def columns(found: KeyComparison, *, full: bool = False) -> list[str]:
+def columns(compared: KeyComparison, *, full: bool = False) -> list[str]:
     """Return the column names of the rows of :func:`sections`; some have two lines."""
-    return [name or found.short for name in _columns(found, full)]
+    return [name or compared.short for name in _columns(compared, full)]
 
 
-def _columns(found: KeyComparison, full: bool) -> list[str]:
+def _columns(compared: KeyComparison, full: bool) -> list[str]:
     """Return the column names, with an empty one for the key's value."""
-    training = found.figure == TRAINING
+    training = compared.figure == TRAINING
     every = {
         "": True,
         "runs": True,
@@ -53,10 +53,10 @@ def _columns(found: KeyComparison, full: bool) -> list[str]:
         _FPS.format("end-to-end"): full or not training,
         "speed-up": True,
         _END_TO_END_GAIN: training,
-        "efficiency": not full or bool(found.per),
-        _COST: found.priced,
+        "efficiency": not full or bool(compared.per),
+        _COST: compared.priced,
         "return": True,
-        f"P(> {found.baseline})": full,
+        f"P(> {compared.baseline})": full,
         "at\nframes": True,
         "at\ntime": True,
         "MiB": True,
@@ -64,48 +64,54 @@ def _columns(found: KeyComparison, full: bool) -> list[str]:
     return [name for name, told in every.items() if told]
 
 
-def sections(found: KeyComparison, *, full: bool = False) -> list[tuple[str, list[list[Cell]]]]:
+def sections(compared: KeyComparison, *, full: bool = False) -> list[tuple[str, list[list[Cell]]]]:
     """Return a name and a row per value, for every combination with results, then over all of them.
 
     ``full``: only combinations with something to compare, with intervals and with the probability that a run
     returns more than one of the baseline.
     """
-    trained = [combination for combination in found.combinations if combination.finished]
-    shown = [one for one in trained if one.comparable] if full else trained or found.combinations
-    told = [(one.label, [_row(found, one, cell, full) for cell in one.cells]) for one in shown]
+    trained = [combination for combination in compared.combinations if combination.finished]
+    shown = [one for one in trained if one.comparable] if full else trained or compared.combinations
+    told = [(one.label, [_row(compared, one, cell, full) for cell in one.cells]) for one in shown]
     if len(shown) > 1:
-        overall = [{**_ratio_cells(found, ratios), "MiB": _times(ratios.memory)} for ratios in found.overall]
+        overall = [
+            {**_ratio_cells(compared, ratios), "MiB": _times(ratios.memory)} for ratios in compared.overall
+        ]
         told.append(("all, geometric mean", overall))
-    heads = _columns(found, full)
+    heads = _columns(compared, full)
     return [(label, [[row.get(head, Cell("")) for head in heads] for row in rows]) for label, rows in told]
 
 
-def _row(found: KeyComparison, combination: Combination, cell: ComparedValue, full: bool) -> dict[str, Cell]:
+def _row(
+    compared: KeyComparison, combination: Combination, cell: ComparedValue, full: bool
+) -> dict[str, Cell]:
     total = len(cell.members.rows)
     counted = str(cell.n) if cell.n == total else f"{cell.n} of {total}"
     cost = cell.middle(DOLLARS)
-    ranked = full and not found.across_tasks
+    ranked = full and not compared.across_tasks
     return {
-        **_ratio_cells(found, cell),
+        **_ratio_cells(compared, cell),
         "runs": Cell(counted, cell.n, more=(("of", total),)),
         _FPS.format("training"): _figure(cell.middle(TRAINING)),
         _FPS.format("end-to-end"): _figure(cell.middle(END_TO_END)),
         _COST: _NOTHING if cost is None else Cell(dollars(cost), cost),
         "return": _estimate(cell.final, full),
-        f"P(> {found.baseline})": _chance(cell, combination.cell(found.baseline)) if ranked else _NOTHING,
+        f"P(> {compared.baseline})": _chance(cell, combination.cell(compared.baseline))
+        if ranked
+        else _NOTHING,
         "at\nframes": _estimate(cell.at_frames, full),
         "at\ntime": _estimate(cell.at_time, full),
         "MiB": _figure(cell.middle(MEMORY)),
     }
 
 
-def _ratio_cells(found: KeyComparison, ratios: ValueRatios) -> dict[str, Cell]:
+def _ratio_cells(compared: KeyComparison, ratios: ValueRatios) -> dict[str, Cell]:
     """Format the value and its ratios: the speed-up with its interval, the others without."""
     gain = ratios.efficiency
     return {
         "": Cell(ratios.value),
-        "speed-up": _ratio(ratios.speed, ratios.value == found.baseline, interval=True),
-        _END_TO_END_GAIN: _ratio(ratios.end_to_end, ratios.value == found.baseline),
+        "speed-up": _ratio(ratios.speed, ratios.value == compared.baseline, interval=True),
+        _END_TO_END_GAIN: _ratio(ratios.end_to_end, ratios.value == compared.baseline),
         "efficiency": _NOTHING if gain is None else Cell(f"{gain.value:.0%}", gain.value),
     }
 
@@ -157,9 +163,9 @@ def _chance(cell: ComparedValue, base: ComparedValue | None) -> Cell:
 _WITH_INTERVAL = ("speed_up", "end_to_end_speed_up", "efficiency", "memory", *_RETURNS)
 
 
-def as_csv(found: KeyComparison) -> str:
+def as_csv(compared: KeyComparison) -> str:
     """Format as CSV: a line per combination and value, and one per value over all; unknown is empty."""
-    told = as_json(found)
+    told = as_json(compared)
     shared = {name: told[name] for name in ("key", "baseline", "speed_up_by", "efficiency_per")}
     rows = [
         {"combination": combination["combination"], **shared, **_flat({**combination, **cell})}
@@ -186,30 +192,30 @@ def _flat(told: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def as_json(found: KeyComparison) -> dict[str, Any]:
+def as_json(compared: KeyComparison) -> dict[str, Any]:
     """Return everything as JSON values."""
     return {
-        "sweeps": list(found.sweeps),
-        "key": found.key,
-        "values": list(found.typed.values()),
-        "baseline": found.typed[found.baseline],
-        "changes_with_it": list(found.together),
-        "efficiency_per": found.per or None,
-        "speed_up_by": NAMES[found.figure],
+        "sweeps": list(compared.sweeps),
+        "key": compared.key,
+        "values": list(compared.typed.values()),
+        "baseline": compared.typed[compared.baseline],
+        "changes_with_it": list(compared.together),
+        "efficiency_per": compared.per or None,
+        "speed_up_by": NAMES[compared.figure],
         "combinations": [
             {
                 "combination": combination.label,
                 "keys": dict(combination.point),
                 "equal_frames": combination.frames,
                 "equal_seconds": combination.seconds,
-                "cells": [_cell_json(cell, found.typed) for cell in combination.cells],
+                "cells": [_cell_json(cell, compared.typed) for cell in combination.cells],
             }
-            for combination in found.combinations
+            for combination in compared.combinations
         ],
-        "overall": [_ratios_json(ratios, found.typed) for ratios in found.overall],
-        "moved": found.moved,
-        "notes": notes(found),
-        "verdict": verdict(found),
+        "overall": [_ratios_json(ratios, compared.typed) for ratios in compared.overall],
+        "moved": compared.moved,
+        "notes": notes(compared),
+        "verdict": verdict(compared),
     }
 
 

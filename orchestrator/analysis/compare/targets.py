@@ -34,14 +34,14 @@ def target_comparisons(
     ``known``: the runs' :func:`prices`, if they have been read already.
     """
     done = pl.col("in_grid") & (pl.col("state") == RunState.DONE.value) & ~pl.col(TARGET).str.contains(",")
-    found = {}
+    comparisons = {}
     for sweep_dir in sweep_dirs:
         runs = collected.runs.filter(pl.col(SWEEP) == sweep_dir.name)
         if runs.filter(done)[TARGET].n_unique() > 1:
             own = replace(collected, runs=runs)
             of_runs = prices([sweep_dir]) if known is None else known
-            found[sweep_dir.name] = compare_by(own, TARGET, prices=of_runs, intervals=intervals)
-    return found
+            comparisons[sweep_dir.name] = compare_by(own, TARGET, prices=of_runs, intervals=intervals)
+    return comparisons
 
 
 def prices(sweep_dirs: Iterable[SweepDir]) -> dict[tuple[str, str], float]:

@@ -41,78 +41,76 @@ _DOLLARS = (
 _MOST_NAMED = 4
 
 
-def verdict(found: KeyComparison) -> str:
+def verdict(compared: KeyComparison) -> str:
     """Compare the fastest value with the baseline in one sentence, and all values' returns in another."""
-    leading = _leading_text(found)
-    return f"{_against_baseline(found)} {leading}." if leading else _against_baseline(found)
+    leading = _leading_text(compared)
+    return f"{_against_baseline(compared)} {leading}." if leading else _against_baseline(compared)
 
 
-def _against_baseline(found: KeyComparison) -> str:
+def _against_baseline(compared: KeyComparison) -> str:
     """Compare the fastest value with the baseline in one sentence: speed, noise, and returns.
 
     A value with too few seeds is the fastest only if there are no others.
     """
-    every = [one for one in found.overall if one.speed is not None and one.value != found.baseline]
+    every = [one for one in compared.overall if one.speed is not None and one.value != compared.baseline]
     if not every:
-        return f"{_nothing_to_compare(found)}."
+        return f"{_nothing_to_compare(compared)}."
     able = [ratios for ratios in every if ratios.speed and ratios.speed.beyond_noise is not None]
     rated = able or every
     best = max(rated, key=lambda ratios: ratios.speed.value if ratios.speed else 0.0)
     assert best.speed is not None
-    said = _speed_text(found, best.speed, len(rated))
-    if best.efficiency is not None and found.per in (PER_THREAD, PER_CORE) and best.speed.value >= 1:
-        said += f", at {best.efficiency.value:.0%} efficiency per {found.per}"
-    said += _disagreement(found, best.value) + _end_to_end_text(found, best)
-    if best.efficiency is not None and found.per == PER_DOLLAR:
-        said += f"; {_money_text(found, best.efficiency)}"
-    few = [found.named(ratios.value) for ratios in every if ratios not in rated]
+    said = _speed_text(compared, best.speed, len(rated))
+    if best.efficiency is not None and compared.per in (PER_THREAD, PER_CORE) and best.speed.value >= 1:
+        said += f", at {best.efficiency.value:.0%} efficiency per {compared.per}"
+    said += _disagreement(compared, best.value) + _end_to_end_text(compared, best)
+    if best.efficiency is not None and compared.per == PER_DOLLAR:
+        said += f"; {_money_text(compared, best.efficiency)}"
+    few = [compared.named(ratios.value) for ratios in every if ratios not in rated]
     left_out = f"; left out for too few seeds: {listed(few, _MOST_NAMED)}" if few else ""
-    return f"{said}; {_returns_text(found, best.value)}{left_out}{_confounders_text(found)}."
+    return f"{said}; {_returns_text(compared, best.value)}{left_out}{_confounders_text(compared)}."
 
 
-def _nothing_to_compare(found: KeyComparison) -> str:
+def _nothing_to_compare(compared: KeyComparison) -> str:
     trained = [
         value
-        for value in found.values
-        if any(cell.n for combination in found.combinations if (cell := combination.cell(value)))
+        for value in compared.values
+        if any(cell.n for combination in compared.combinations if (cell := combination.cell(value)))
     ]
     if not trained:
         return "No run has finished yet, so nothing can be compared"
-    if found.baseline not in trained:
-        base = found.named(found.baseline)
+    if compared.baseline not in trained:
+        base = compared.named(compared.baseline)
         return f"No run with {base}, the baseline, has finished, so nothing can be compared"
     if len(trained) == 1:
-        others = ", ".join(found.named(value) for value in found.values if value not in trained)
-        return f"Only {found.named(trained[0])} has finished runs, and no run has finished with {others}"
-    returning = [value for value in trained if value != found.baseline and _pairs(found, value)]
+        others = ", ".join(compared.named(value) for value in compared.values if value not in trained)
+        return f"Only {compared.named(trained[0])} has finished runs, and no run has finished with {others}"
+    returning = [value for value in trained if value != compared.baseline and _pairs(compared, value)]
     if returning:
         several = len(returning) > 1
-        texts = ((value, _returns_text(found, value, len(returning))) for value in returning)
-        told = (several * f"{found.named(value)}: " + text for value, text in texts)
+        texts = ((value, _returns_text(compared, value, len(returning))) for value in returning)
+        told = (several * f"{compared.named(value)}: " + text for value, text in texts)
         return f"Too few speeds are known to compare them; {'; '.join(told)}"
-    said = f"No two finished runs differ in nothing but {found.short}, so nothing can be compared"
-    deciding = next(_deciding_keys(found), None)
+    said = f"No two finished runs differ in nothing but {compared.short}, so nothing can be compared"
+    deciding = next(_deciding_keys(compared), None)
     return (
-        f"{said}: each value of {deciding} has one {found.short}, so compare by {deciding}"
+        f"{said}: each value of {deciding} has one {compared.short}, so compare by {deciding}"
         if deciding
         else said
     )
 
 
-def _deciding_keys(found: KeyComparison) -> Iterator[str]:
+def _deciding_keys(compared: KeyComparison) -> Iterator[str]:
     """Yield the keys of which every value has one value of the compared key."""
-    for key in dict.fromkeys(key for combination in found.combinations for key in combination.point):
-        compared: dict[str, set[str]] = {}
-        for combination in found.combinations:
-            compared.setdefault(text(combination.point.get(key)), set()).update(
-                cell.value for cell in combination.cells
-            )
-        if len(compared) > 1 and all(len(values) == 1 for values in compared.values()):
+    for key in dict.fromkeys(key for one in compared.combinations for key in one.point):
+        values: dict[str, set[str]] = {}
+        for one in compared.combinations:
+            values.setdefault(text(one.point.get(key)), set()).update(cell.value for cell in one.cells)
+        if len(values) > 1 and all(len(own) == 1 for own in values.values()):
             yield key
 
 
-def _speed_text(found: KeyComparison, speed: Ratio, rated: int) -> str:
-    best, base = found.named(speed.better), found.named(speed.other)
+def _speed_text(compared: KeyComparison, speed: Ratio, rated: int) -> str:
+    best, base = compared.named(speed.better), compared.named(speed.other)
     others = ", the next best," if rated > 1 else ""
     if speed.beyond_noise is False or speed.even:
         times = f"{speed.value:.2f} times as fast ({speed})"
@@ -124,42 +122,42 @@ def _speed_text(found: KeyComparison, speed: Ratio, rated: int) -> str:
     return f"{best} trains {speed.value:.2f} times as fast as {base} ({speed})"
 
 
-def _money_text(found: KeyComparison, gain: Ratio) -> str:
+def _money_text(compared: KeyComparison, gain: Ratio) -> str:
     """Compare the cost of frames, by the ratio of frames per dollar."""
     cheap = gain if gain.value >= 1 else gain.inverse
-    where = "on" if found.key == TARGET else "with"
-    dear, times = f"{where} {found.named(cheap.other)}", f"{cheap.value:.2f} times as much"
+    where = "on" if compared.key == TARGET else "with"
+    dear, times = f"{where} {compared.named(cheap.other)}", f"{cheap.value:.2f} times as much"
     if cheap.beyond_noise is False or cheap.even:
-        both = f"{dear} and {where} {found.named(cheap.better)}"
+        both = f"{dear} and {where} {compared.named(cheap.better)}"
         return f"no clear difference in what a million frames cost {both}: {times} ({cheap})"
-    return f"a million frames cost {times} {dear} as {where} {found.named(cheap.better)} ({cheap})"
+    return f"a million frames cost {times} {dear} as {where} {compared.named(cheap.better)} ({cheap})"
 
 
-def _end_to_end_text(found: KeyComparison, best: ValueRatios) -> str:
+def _end_to_end_text(compared: KeyComparison, best: ValueRatios) -> str:
     """Add the end-to-end speed-up, or that the speed-up is end-to-end already."""
-    if found.figure == END_TO_END:
+    if compared.figure == END_TO_END:
         return ", by end-to-end throughput"
     return f"; end-to-end {best.end_to_end.value:.2f} times" if best.end_to_end is not None else ""
 
 
-def _disagreement(found: KeyComparison, value: str) -> str:
+def _disagreement(compared: KeyComparison, value: str) -> str:
     """Give the range of speed-ups where combinations disagree on the faster value."""
-    cells = [cell for combination in found.combinations if (cell := combination.cell(value)) is not None]
+    cells = [cell for combination in compared.combinations if (cell := combination.cell(value)) is not None]
     times = sorted(cell.speed.value for cell in cells if cell.speed is not None)
     if not times or times[0] >= 1 or times[-1] <= 1:
         return ""
     return f", from {times[0]:.2f} to {times[-1]:.2f} times in single combinations"
 
 
-def _returns_text(found: KeyComparison, value: str, values: int = 1) -> str:
+def _returns_text(compared: KeyComparison, value: str, values: int = 1) -> str:
     """Compare final returns, combination by combination, each tested and corrected for their number.
 
     And for the number of ``values`` that are compared with the baseline in one sentence.
     """
-    pairs = _pairs(found, value)
+    pairs = _pairs(compared, value)
     if not pairs:
         return "no returns to compare"
-    if found.across_tasks:
+    if compared.across_tasks:
         return "returns of different tasks are not ranked"
     fair = [pair for pair in pairs if len(classes((cell, cell.terms) for cell in pair)) == 1]
     if not fair:
@@ -185,19 +183,19 @@ def _returns_text(found: KeyComparison, value: str, values: int = 1) -> str:
         (len(pairs) - len(fair), "not ranked"),
     )
     listed = ", ".join(f"{what} in {count}" for count, what in parts if count)
-    return f"final returns with {found.named(value)} are {listed} of {len(pairs)} combinations"
+    return f"final returns with {compared.named(value)} are {listed} of {len(pairs)} combinations"
 
 
 _Pair = tuple[ComparedValue, ComparedValue]
 
 
-def _pairs(found: KeyComparison, value: str) -> list[_Pair]:
+def _pairs(compared: KeyComparison, value: str) -> list[_Pair]:
     """Return the parts with returns of this value and of the baseline, by combination."""
     return [
         (mine, base)
-        for combination in found.combinations
+        for combination in compared.combinations
         if (mine := combination.cell(value)) is not None
-        and (base := combination.cell(found.baseline)) is not None
+        and (base := combination.cell(compared.baseline)) is not None
         if mine.returns and base.returns
     ]
 
@@ -219,23 +217,23 @@ def _higher(pairs: Sequence[_Pair], values: int) -> Iterator[str]:
             yield "few" if least > LEVEL else "alike"
 
 
-def _confounders_text(found: KeyComparison) -> str:
-    if not found.together:
+def _confounders_text(compared: KeyComparison) -> str:
+    if not compared.together:
         return ""
-    names = ", ".join(key.rpartition(".")[2] for key in found.together)
-    return f" ({names} change{'s' * (len(found.together) == 1)} with {found.short})"
+    names = ", ".join(key.rpartition(".")[2] for key in compared.together)
+    return f" ({names} change{'s' * (len(compared.together) == 1)} with {compared.short})"
 
 
-def notes(found: KeyComparison) -> list[str]:
+def notes(compared: KeyComparison) -> list[str]:
     """Return the notes on the table, one line each."""
     cells = [
-        (f"{combination.label} {found.named(cell.value)}".strip(), cell.terms)
-        for combination in found.combinations
+        (f"{combination.label} {compared.named(cell.value)}".strip(), cell.terms)
+        for combination in compared.combinations
         for cell in combination.cells
     ]
-    lines = [*mixed_code(cells), *(f"{UNRANKED}, {text}" for text in _unranked(found))]
-    frames = [one.frames for one in found.combinations if one.frames is not None and len(one.cells) > 1]
-    seconds = [one.seconds for one in found.combinations if one.seconds is not None and len(one.cells) > 1]
+    lines = [*mixed_code(cells), *(f"{UNRANKED}, {text}" for text in _unranked(compared))]
+    frames = [one.frames for one in compared.combinations if one.frames is not None and len(one.cells) > 1]
+    seconds = [one.seconds for one in compared.combinations if one.seconds is not None and len(one.cells) > 1]
     if frames and seconds:
         most = _span([f"{value:,.0f}" for value in (min(frames), max(frames))])
         long = _span([duration(value) for value in (min(seconds), max(seconds))])
@@ -243,26 +241,31 @@ def notes(found: KeyComparison) -> list[str]:
             f"returns: at the end, at equal frames ({most}) and at equal wall time "
             f"({long}, evaluations and checkpoints included)"
         )
-    lines.append(_SPEEDS[found.figure])
-    if found.per:
-        gain = "end-to-end speed-up" if found.per == "dollar" else "speed-up"
-        lines.append(f"efficiency: {gain} per {found.per}, over that of {found.named(found.baseline)}")
-    if found.priced:
+    lines.append(_SPEEDS[compared.figure])
+    if compared.per:
+        gain = "end-to-end speed-up" if compared.per == "dollar" else "speed-up"
+        lines.append(
+            f"efficiency: {gain} per {compared.per}, over that of {compared.named(compared.baseline)}"
+        )
+    if compared.priced:
         lines.append(_DOLLARS)
-    if found.together:
-        lines.append(f"changes with {found.short}: {', '.join(found.together)}")
-    if found.moved:
-        lines.append(f"left out: {count(found.moved, 'run')} that moved from one target to another")
-    return [*lines, *(f"{what}: {listed(labels, _MOST_NAMED)}" for what, labels in _row_notes(found).items())]
+    if compared.together:
+        lines.append(f"changes with {compared.short}: {', '.join(compared.together)}")
+    if compared.moved:
+        lines.append(f"left out: {count(compared.moved, 'run')} that moved from one target to another")
+    return [
+        *lines,
+        *(f"{what}: {listed(labels, _MOST_NAMED)}" for what, labels in _row_notes(compared).items()),
+    ]
 
 
-def _row_notes(found: KeyComparison) -> dict[str, list[str]]:
+def _row_notes(compared: KeyComparison) -> dict[str, list[str]]:
     """Return the notes on single combinations or values, with their names."""
-    trained = [combination for combination in found.combinations if combination.finished]
+    trained = [combination for combination in compared.combinations if combination.finished]
     told: dict[str, list[str]] = {}
     for combination in trained:
         for cell in combination.cells:
-            named = f"{combination.label} {found.named(cell.value)}".strip()
+            named = f"{combination.label} {compared.named(cell.value)}".strip()
             if cell.note:
                 told.setdefault(cell.note, []).append(named)
             if is_provisional(cell.members.counted()[0]):
@@ -270,29 +273,29 @@ def _row_notes(found: KeyComparison) -> dict[str, list[str]]:
             if limit := single_value(cell.members):
                 told.setdefault(limit, []).append(named)
         if len(combination.cells) == 1:
-            only = f"only {found.named(combination.cells[0].value)}, nothing to compare it with"
+            only = f"only {compared.named(combination.cells[0].value)}, nothing to compare it with"
             told.setdefault(only, []).append(combination.label)
-    for states, named in _unfinished(found, trained or found.combinations):
+    for states, named in _unfinished(compared, trained or compared.combinations):
         told.setdefault(f"runs are {states}", []).append(named)
-    for combination in found.combinations if trained else ():
+    for combination in compared.combinations if trained else ():
         if not combination.finished:
             told.setdefault("no finished run", []).append(combination.label)
     return told
 
 
-def _unfinished(found: KeyComparison, shown: Sequence[Combination]) -> Iterator[tuple[str, str]]:
+def _unfinished(compared: KeyComparison, shown: Sequence[Combination]) -> Iterator[tuple[str, str]]:
     """Yield the states of the runs, and the name, of each value of which not all runs count."""
     for combination in shown:
         for cell in combination.cells:
             if cell.n < len(cell.members.rows):
-                yield cell.members.states_text, f"{combination.label} {found.named(cell.value)}".strip()
+                yield cell.members.states_text, f"{combination.label} {compared.named(cell.value)}".strip()
 
 
-def _unranked(found: KeyComparison) -> list[str]:
+def _unranked(compared: KeyComparison) -> list[str]:
     """Name the combinations with final returns that cannot be ranked, and why."""
     told: dict[str, list[str]] = {}
-    for combination in found.combinations:
-        cells = [(found.named(cell.value), cell.terms) for cell in combination.cells if cell.returns]
+    for combination in compared.combinations:
+        cells = [(compared.named(cell.value), cell.terms) for cell in combination.cells if cell.returns]
         for what in differences(cells):
             told.setdefault(what, []).append(combination.label)
     return [f"{listed(labels, _MOST_NAMED)}: {what}" for what, labels in told.items()]
@@ -308,13 +311,13 @@ _FEWEST_VALUES = 3
 _MOST_ANSWERS = 3
 
 
-def _leading_text(found: KeyComparison) -> str:
+def _leading_text(compared: KeyComparison) -> str:
     """Return a sentence on the returns of all values; empty for fewer than three that can be ranked."""
-    if found.across_tasks:
+    if compared.across_tasks:
         return ""
     finals = [
-        _final(found, cell, combination.label)
-        for combination in found.combinations
+        _final(compared, cell, combination.label)
+        for combination in compared.combinations
         for cell in combination.cells
         if cell.returns or cell.n
     ]
@@ -327,11 +330,11 @@ def _leading_text(found: KeyComparison) -> str:
     return f"Returns of all values: {told}" + (f"; and {more} more combinations" if more > 0 else "")
 
 
-def _final(found: KeyComparison, cell: ComparedValue, combination: str) -> Final:
+def _final(compared: KeyComparison, cell: ComparedValue, combination: str) -> Final:
     """Return the final returns of a cell as those of a variant, with the combination in a task's place."""
-    number, variant = found.values.index(cell.value), {found.short: cell.value}
+    number, variant = compared.values.index(cell.value), {compared.short: cell.value}
     point = {"task": combination, **variant}
-    group = SeedGroup(cell.members.rows, "", number, 0, found.named(cell.value), point, variant)
+    group = SeedGroup(cell.members.rows, "", number, 0, compared.named(cell.value), point, variant)
     return Final(group, cell.returns, cell.final, cell.note, cell.terms)
 
 

@@ -53,13 +53,13 @@ class EvaluatedGroup:
 
     def values(self, figure: str) -> list[float]:
         """Return a figure's finite values, one per seed."""
-        found = [figure_of(evaluation, figure) for evaluation in self.evaluations]
-        return [value for value in found if value is not None and math.isfinite(value)]
+        values = [figure_of(evaluation, figure) for evaluation in self.evaluations]
+        return [value for value in values if value is not None and math.isfinite(value)]
 
     def players(self, figure: str) -> dict[str, float]:
         """Return a figure's finite values by scripted player."""
-        found = {name: figures.get(figure, math.nan) for name, figures in sorted(self.baselines.items())}
-        return {name: value for name, value in found.items() if math.isfinite(value)}
+        by_player = {name: figures.get(figure, math.nan) for name, figures in sorted(self.baselines.items())}
+        return {name: value for name, value in by_player.items() if math.isfinite(value)}
 
     def best(self, figure: str) -> tuple[float, tuple[str, ...]] | None:
         """Return the highest value of all scripted players, and the players that reach it."""
@@ -86,13 +86,13 @@ class EvaluatedSweep:
     @property
     def figures(self) -> list[str]:
         """Figures that policies and scripted players have in common; returns last."""
-        found = {
+        names = {
             name
             for group in self.groups
             for name in (RETURN, *(name for several in group.evaluations for name in several.figures))
             if group.values(name) and group.players(name)
         }
-        return sorted(found, key=lambda name: (name == RETURN, name))
+        return sorted(names, key=lambda name: (name == RETURN, name))
 
     @property
     def ranked(self) -> list[str]:
@@ -147,14 +147,14 @@ def gap_of(figure: str) -> str:
 
 
 def evaluated_sweep(
-    sweep_dir: SweepDir, collected: Collected, found: Sequence[SeedGroup]
+    sweep_dir: SweepDir, collected: Collected, groups: Sequence[SeedGroup]
 ) -> EvaluatedSweep | None:
     """Return the sweep's evaluations that hold baselines; ``None`` without any.
 
     Of final checkpoints on the runs' own task. Of several settings the one with the most runs counts, then
     the newest.
     """
-    own = [group for group in found if group.sweep == sweep_dir.name]
+    own = [group for group in groups if group.sweep == sweep_dir.name]
     counted = [(group, [row["run_id"] for row in group.counted()[0]]) for group in own]
     points = {
         run_id: collected.points[sweep_dir.name, run_id] for _, run_ids in counted for run_id in run_ids
@@ -204,20 +204,24 @@ def _final_evaluations(sweep_dir: SweepDir, points: Mapping[str, Mapping[str, An
             yield evaluation
 
 
-def rankings(found: EvaluatedSweep, figure: str) -> list[Ranking]:
+def rankings(evaluated: EvaluatedSweep, figure: str) -> list[Ranking]:
     """Set each group's figure beside its best baseline, in order.
 
     Student's t test of the distances of seeds from the baseline, corrected by Holm's method for all groups
     and all figures of which more is better.
     """
-    every = [ranking for name in dict.fromkeys([*found.ranked, figure]) for ranking in _untested(found, name)]
+    every = [
+        ranking
+        for name in dict.fromkeys([*evaluated.ranked, figure])
+        for ranking in _untested(evaluated, name)
+    ]
     chances = {at: chance for at, ranking in enumerate(every) if (chance := _chance(ranking)) is not None}
     corrected = dict(zip(chances, holm(list(chances.values()), len(chances)), strict=True))
     return [replace(one, chance=corrected.get(at)) for at, one in enumerate(every) if one.figure == figure]
 
 
-def _untested(found: EvaluatedSweep, figure: str) -> Iterator[Ranking]:
-    for group in found.groups:
+def _untested(evaluated: EvaluatedSweep, figure: str) -> Iterator[Ranking]:
+    for group in evaluated.groups:
         estimate, best = estimate_of(group.values(figure)), group.best(figure)
         if estimate is not None and best is not None:
             gap = estimate_of(group.values(gap_of(figure)))
@@ -235,22 +239,22 @@ def _away(values: Sequence[float], best: float) -> list[float]:
     return [value - best if _above(value, best) or _above(best, value) else 0.0 for value in values]
 
 
-def frames_to_best(found: Sequence[Ranking], collected: Collected) -> list[FramesToThreshold | None]:
+def frames_to_best(ranked: Sequence[Ranking], collected: Collected) -> list[FramesToThreshold | None]:
     """Return when each group reached its best baseline in training; ``None`` without a curve."""
-    series = _curves(found, collected, [ranking.figure for ranking in found])
-    return [first_reached(own, ranking.best) for own, ranking in zip(series, found, strict=True)]
+    series = _curves(ranked, collected, [ranking.figure for ranking in ranked])
+    return [first_reached(own, ranking.best) for own, ranking in zip(series, ranked, strict=True)]
 
 
-def frames_to_half(found: Sequence[Ranking], collected: Collected) -> list[FramesToThreshold | None]:
+def frames_to_half(ranked: Sequence[Ranking], collected: Collected) -> list[FramesToThreshold | None]:
     """Return when each group had closed half of the gap in training; ``None`` without a curve."""
     return [
-        first_reached(own, HALF) for own in _curves(found, collected, [gap_of(one.figure) for one in found])
+        first_reached(own, HALF) for own in _curves(ranked, collected, [gap_of(one.figure) for one in ranked])
     ]
 
 
-def _curves(found: Sequence[Ranking], collected: Collected, figures: Sequence[str]) -> list[list[Series]]:
+def _curves(ranked: Sequence[Ranking], collected: Collected, figures: Sequence[str]) -> list[list[Series]]:
     """Return the curves of a figure in training, one per seed that has it, for each group."""
-    of_rows = [ranking.of.group.counted()[0] for ranking in found]
+    of_rows = [ranking.of.group.counted()[0] for ranking in ranked]
     metrics = [_metrics(figure, rows[0]["trainer"]) for figure, rows in zip(figures, of_rows, strict=True)]
     every = [row for rows in of_rows for row in rows]
     series = series_of(collected, every, {name for names in metrics for name in names})

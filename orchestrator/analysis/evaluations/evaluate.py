@@ -164,12 +164,12 @@ def choose_checkpoint(run_dir: RunDir, frames: int | None) -> CheckpointFile:
 
     Raises :class:`NotFoundError` if there is none.
     """
-    found = run_dir.checkpoints()
-    chosen = next((checkpoint for checkpoint in found if frames in (None, checkpoint.frames)), None)
+    checkpoints = run_dir.checkpoints()
+    chosen = next((checkpoint for checkpoint in checkpoints if frames in (None, checkpoint.frames)), None)
     if chosen is not None:
         return chosen
-    if found:
-        there = ", ".join(str(n) for n in sorted({checkpoint.frames for checkpoint in found}))
+    if checkpoints:
+        there = ", ".join(str(n) for n in sorted({checkpoint.frames for checkpoint in checkpoints}))
         raise NotFoundError(
             f"run {run_dir.run_id} has no checkpoint of {frames} frames (found: {there})",
             hint="training keeps the last two; a finished run has the final one",
@@ -386,11 +386,11 @@ class Summary:
     length: float
 
 
-def summaries(found: Sequence[Evaluation]) -> list[Summary]:
+def summaries(evaluations: Sequence[Evaluation]) -> list[Summary]:
     """Summarise each evaluation; one with a return that is not finite has no interquartile mean."""
     from orchestrator.analysis.statistics.bootstrap import estimate_of
 
-    usable = [list(one.returns) if all(map(math.isfinite, one.returns)) else [] for one in found]
+    usable = [list(one.returns) if all(map(math.isfinite, one.returns)) else [] for one in evaluations]
     estimates = map(estimate_of, usable)
     return [
         Summary(
@@ -400,5 +400,5 @@ def summaries(found: Sequence[Evaluation]) -> list[Summary]:
             high=estimate.high if estimate else None,
             length=sum(evaluation.lengths) / len(evaluation.lengths),
         )
-        for evaluation, estimate in zip(found, estimates, strict=True)
+        for evaluation, estimate in zip(evaluations, estimates, strict=True)
     ]

@@ -59,7 +59,7 @@ def matrices(evaluations: Sequence[Evaluation], points: Mapping[str, Mapping[str
     groups = _groups([run_id for run_id in points if run_id in evaluated], points)
     metrics = [RETURN, *sorted({name for evaluation in latest.values() for name in evaluation.figures})]
     labels, setting = _labels([point for point, _ in groups]), setting_of(list(latest.values()))
-    found = []
+    by_metric = []
     for metric in metrics:
         known = [task for task in tasks if metric == RETURN or _has(latest.values(), task, metric)]
         rows = [
@@ -71,8 +71,8 @@ def matrices(evaluations: Sequence[Evaluation], points: Mapping[str, Mapping[str
             for label, (point, run_ids) in zip(labels, groups, strict=True)
         ]
         scripted = _scripted_rows(list(latest.values()), known, metric)
-        found.append(Matrix(metric, setting, tuple(names[task] for task in known), (*rows, *scripted)))
-    return found
+        by_metric.append(Matrix(metric, setting, tuple(names[task] for task in known), (*rows, *scripted)))
+    return by_metric
 
 
 def _has(evaluations: Iterable[Evaluation], task: str, metric: str) -> bool:
@@ -101,9 +101,9 @@ def latest_matrices(sweep_dir: SweepDir) -> list[Matrix]:
     return matrices(max(several, key=lambda group: group[-1].time), points) if several else []
 
 
-def shown(found: Sequence[Matrix]) -> list[Matrix]:
+def shown(every: Sequence[Matrix]) -> list[Matrix]:
     """Return the matrices that are printed and drawn; files hold all."""
-    return [matrix for matrix in found if not matrix.metric.startswith(BEHAVIOUR)]
+    return [matrix for matrix in every if not matrix.metric.startswith(BEHAVIOUR)]
 
 
 def setting_of(evaluations: Sequence[Evaluation]) -> str:
@@ -117,7 +117,7 @@ def setting_of(evaluations: Sequence[Evaluation]) -> str:
     return f"{episodes}, {kinds} actions, seed {evaluations[0].seed}{best}"
 
 
-def as_rows(found: Sequence[Matrix]) -> list[dict[str, Any]]:
+def as_rows(every: Sequence[Matrix]) -> list[dict[str, Any]]:
     """Return all known cells, a row of plain values each."""
     return [
         {
@@ -130,16 +130,16 @@ def as_rows(found: Sequence[Matrix]) -> list[dict[str, Any]]:
             "high": cell.high,
             "seeds": None if row.scripted else cell.n,
         }
-        for matrix in found
+        for matrix in every
         for row in matrix.rows
         for column, cell in zip(matrix.columns, row.cells, strict=True)
         if cell is not None
     ]
 
 
-def as_csv(found: Sequence[Matrix]) -> str:
+def as_csv(every: Sequence[Matrix]) -> str:
     """Return :func:`as_rows` as CSV."""
-    rows = as_rows(found)
+    rows = as_rows(every)
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
@@ -151,12 +151,12 @@ def _groups(
     run_ids: Sequence[str], points: Mapping[str, Mapping[str, Any]]
 ) -> list[tuple[dict[str, Any], list[str]]]:
     """Group runs that differ in their seed alone: the point without it, and the runs."""
-    found: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    groups: dict[str, tuple[dict[str, Any], list[str]]] = {}
     for run_id in run_ids:
         point = {key: value for key, value in points[run_id].items() if key != _SEED}
-        _, members = found.setdefault(json.dumps(point, sort_keys=True), (point, []))
+        _, members = groups.setdefault(json.dumps(point, sort_keys=True), (point, []))
         members.append(run_id)
-    return list(found.values())
+    return list(groups.values())
 
 
 def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -192,14 +192,14 @@ def figure_of(evaluation: Evaluation, metric: str) -> float | None:
 
 def _scripted_rows(evaluations: Sequence[Evaluation], tasks: Sequence[str], metric: str) -> list[MatrixRow]:
     """Return a row per player; a cell is empty where runs with other opponents found other values."""
-    found: dict[str, dict[str, set[float]]] = {}
+    by_player: dict[str, dict[str, set[float]]] = {}
     for evaluation in evaluations:
         for player, figures in evaluation.baselines.items():
             if metric in figures:
-                found.setdefault(player, {}).setdefault(evaluation.task, set()).add(figures[metric])
+                by_player.setdefault(player, {}).setdefault(evaluation.task, set()).add(figures[metric])
     return [
         MatrixRow(player, tuple(_only(by_task.get(task, set())) for task in tasks), scripted=True)
-        for player, by_task in sorted(found.items())
+        for player, by_task in sorted(by_player.items())
     ]
 
 

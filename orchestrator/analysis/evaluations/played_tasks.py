@@ -96,10 +96,10 @@ def read_task(text: str) -> dict[str, Any]:
 
 def expanded(tasks: Iterable[PlayedTask], names: Sequence[str]) -> list[PlayedTask]:
     """Replace patterns by the ``names`` that fit. Raises :class:`OrchestrateError` if none does."""
-    found: list[PlayedTask] = []
+    played: list[PlayedTask] = []
     for task in tasks:
         if not task.is_pattern:
-            found.append(task)
+            played.append(task)
             continue
         assert task.name is not None
         fitting = fnmatch.filter(names, task.name)
@@ -108,16 +108,16 @@ def expanded(tasks: Iterable[PlayedTask], names: Sequence[str]) -> list[PlayedTa
             near = get_close_matches(task.name.partition("/")[0], families, n=1) or families
             told = " or ".join(f"{family}/*" for family in near)
             raise OrchestrateError(f"--on-task: no task fits {task.name!r}", hint=f"there are {told}")
-        found += [replace(task, name=name) for name in fitting]
-    return found
+        played += [replace(task, name=name) for name in fitting]
+    return played
 
 
 def trained_on(points: Iterable[Mapping[str, Any]]) -> list[PlayedTask]:
     """Return the tasks of these points of a grid, each once."""
-    found: dict[str, PlayedTask] = {}
+    tasks: dict[str, PlayedTask] = {}
     for point in points:
         if "task" in point:
             changes = {key: value for key, value in point.items() if key.startswith("task.")}
             task = PlayedTask(str(point["task"]), changes)
-            found.setdefault(task.text(""), task)
-    return list(found.values())
+            tasks.setdefault(task.text(""), task)
+    return list(tasks.values())

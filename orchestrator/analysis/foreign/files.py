@@ -84,7 +84,7 @@ def read_scalars(folder: Path, problem: Callable[[str], None]) -> list[Row]:
 def _scalar(path: Path) -> dict[int, float]:
     """Step → value, in the order of steps."""
     lines = _text(path).split("\n")
-    found: dict[int, float] = {}
+    scalars: dict[int, float] = {}
     for number, line in enumerate(lines, start=1):
         try:
             first, value = line.split(",")
@@ -93,10 +93,10 @@ def _scalar(path: Path) -> dict[int, float]:
             if number == len(lines):  # empty after the final newline, or cut by a kill
                 break
             raise DamagedFileError(path, f"line {number} is not a step and a value") from error
-        while found and next(reversed(found)) >= step:
-            found.popitem()
-        found[step] = parsed
-    return found
+        while scalars and next(reversed(scalars)) >= step:
+            scalars.popitem()
+        scalars[step] = parsed
+    return scalars
 
 
 def _metric_names(stems: Iterable[str]) -> dict[str, str]:

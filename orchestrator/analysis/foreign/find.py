@@ -63,7 +63,7 @@ def find_experiments(folder: Path, unreadable: Callable[[OSError], None]) -> lis
                 bare.add((here.name, here))
         files |= {(name, here): here / f"{name}.json" for name in _experiments_among(names)}
         folders[:] = sorted(name for name in folders if name not in _NEVER and not name.startswith("."))
-    found = [
+    experiments = [
         FoundExperiment(
             readable(name),
             place,
@@ -74,7 +74,7 @@ def find_experiments(folder: Path, unreadable: Callable[[OSError], None]) -> lis
         )
         for name, place in {*loggers, *files, *bare}
     ]
-    return sorted(found, key=lambda experiment: (experiment.when, experiment.name, experiment.place))
+    return sorted(experiments, key=lambda experiment: (experiment.when, experiment.name, experiment.place))
 
 
 def _experiments_among(names: Iterable[str]) -> list[str]:

@@ -87,12 +87,12 @@ class Experiment:
     def _bounds(self) -> list[tuple[int, float, str]]:
         """Return reached, wanted and unit. BenchMARL ends at the first; its default is 3,000,000 frames."""
         frames, iterations = self._positive("max_n_frames"), self._positive("max_n_iters")
-        found = [(self.frames, frames, "frames"), (len(self.history), iterations, "iterations")]
+        bounds = [(self.frames, frames, "frames"), (len(self.history), iterations, "iterations")]
         batch = self._positive(f"{self.policy}_policy_collected_frames_per_batch")
         if iterations and batch:
             # BenchMARL counts frames: with batches larger than asked for it skips the last iterations.
-            found.append((self.frames, iterations * batch, "frames"))
-        return [(reached, wanted, word) for reached, wanted, word in found if wanted]
+            bounds.append((self.frames, iterations * batch, "frames"))
+        return [(reached, wanted, word) for reached, wanted, word in bounds if wanted]
 
     def _positive(self, key: str) -> float:
         """Return a number of its configuration, 0 if it sets no bound."""
@@ -138,10 +138,10 @@ def read_outputs(spelled: str, taken: Collection[str] = ()) -> Outputs:
     def unreadable(error: OSError) -> None:
         problem(f"{error.filename}: cannot be read ({error.strerror})")
 
-    found = find_experiments(folder, unreadable)
-    if not found:
+    places = find_experiments(folder, unreadable)
+    if not places:
         raise _no_results_error(folder, problems)
-    read = [_read(each, folder.resolve(), problem) for each in found]
+    read = [_read(each, folder.resolve(), problem) for each in places]
     experiments, notes = _without_duplicates(experiment for experiment in read if experiment is not None)
     return Outputs(name, tuple(experiments), tuple(f"{name}: {text}" for text in problems), tuple(notes))
 
@@ -165,8 +165,8 @@ def _named(spelled: str, taken: Collection[str]) -> tuple[str, Path]:
 def _folder(path: Path) -> Path:
     if path.is_dir():
         return path
-    found = "is a file" if path.exists() else "does not exist"
-    raise NotFoundError(f"{readable(path)} {found}: expected a folder with runs of BenchMARL in it")
+    fault = "is a file" if path.exists() else "does not exist"
+    raise NotFoundError(f"{readable(path)} {fault}: expected a folder with runs of BenchMARL in it")
 
 
 def _no_results_error(folder: Path, problems: Sequence[str]) -> NotFoundError:
@@ -184,7 +184,7 @@ def _no_results_error(folder: Path, problems: Sequence[str]) -> NotFoundError:
 # Reading one
 
 
-def _read(found: FoundExperiment, root: Path, problem: Callable[[str], None]) -> Experiment | None:
+def _read(source: FoundExperiment, root: Path, problem: Callable[[str], None]) -> Experiment | None:
     def guarded(read: Callable[[Path], _T | None], path: Path | None) -> _T | None:
         try:
             return None if path is None else read(path)
@@ -192,21 +192,21 @@ def _read(found: FoundExperiment, root: Path, problem: Callable[[str], None]) ->
             problem(str(error))
         return None
 
-    noted, composed = guarded(read_hparams, found.texts), guarded(read_hydra, found.hydra)
-    rows = guarded(partial(read_scalars, problem=problem), found.scalars)
+    noted, composed = guarded(read_hparams, source.texts), guarded(read_hydra, source.hydra)
+    rows = guarded(partial(read_scalars, problem=problem), source.scalars)
     identity = noted.identity if noted else None
     logged = bool(rows)
     if not rows or identity is None:
-        told = guarded(read_json_history, found.json)
+        told = guarded(read_json_history, source.json)
         identity, rows = (identity or told[0], rows or told[1]) if told else (identity, rows)
     identity = identity or (composed.identity if composed else None)
     if identity is None or not rows:
         lacks = "no task, algorithm and seed" if rows else "no values"
-        problem(f"{found.place}: {found.name} is left out: it has {lacks}")
+        problem(f"{source.place}: {source.name} is left out: it has {lacks}")
         return None
-    above = found.place.parent if readable(found.place.name) == found.name else found.place
+    above = source.place.parent if readable(source.place.name) == source.name else source.place
     within = above.relative_to(root).as_posix() if above.is_relative_to(root) else "."
-    return Experiment(found, readable(within), identity, _config(noted, composed, identity), rows, logged)
+    return Experiment(source, readable(within), identity, _config(noted, composed, identity), rows, logged)
 
 
 def _config(
@@ -277,7 +277,7 @@ def _varying(experiments: Sequence[Experiment]) -> set[str]:
         for key in every:
             of = identity.task, identity.algorithm, key
             values.setdefault(of, set()).add(_comparable(config[key]) if key in config else "")
-    return {key for (_, _, key), found in values.items() if len(found) > 1}
+    return {key for (_, _, key), several in values.items() if len(several) > 1}
 
 
 def _comparable(value: Any) -> str:

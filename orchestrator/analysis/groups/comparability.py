@@ -117,8 +117,8 @@ def _mixed(rows: Sequence[RunRow]) -> Iterator[tuple[str, str]]:
             if kind_of(row["return_metric"]) == "evaluation"
         ],
     }
-    for what, found in values.items():
-        counts = Counter(found)
+    for what, several in values.items():
+        counts = Counter(several)
         if len(counts) > 1:
             yield what, _AND.join(f"{number} × {value}" for value, number in sorted(counts.items()))
 
@@ -130,8 +130,8 @@ def _kinds(metrics: Sequence[str]) -> list[str]:
 
 
 def _joined(values: Iterable[Any]) -> str | None:
-    found = sorted({str(value) for value in values if value is not None})
-    return _AND.join(found) or None
+    texts = sorted({str(value) for value in values if value is not None})
+    return _AND.join(texts) or None
 
 
 def classes(items: Iterable[tuple[_T, ReturnTerms]]) -> list[list[_T]]:
@@ -186,15 +186,15 @@ def _apart(counts: Sequence[tuple[int, ...]]) -> bool:
 
 def similar_lengths(frames: Iterable[float | None]) -> list[set[float | None]]:
     """Split numbers of frames into sets of about equal ones; unknown ones form a set."""
-    found: list[set[float | None]] = []
+    sets: list[set[float | None]] = []
     known = set(frames)
     start = 0.0
     for value in sorted(value for value in known if value is not None):
-        if not found or value > _EQUAL_LENGTH * start:
-            found.append(set())
+        if not sets or value > _EQUAL_LENGTH * start:
+            sets.append(set())
             start = value
-        found[-1].add(value)
-    return [*found, {None}] if None in known else found
+        sets[-1].add(value)
+    return [*sets, {None}] if None in known else sets
 
 
 def differences(named: Sequence[tuple[str, ReturnTerms]]) -> list[str]:
@@ -209,7 +209,7 @@ def differences(named: Sequence[tuple[str, ReturnTerms]]) -> list[str]:
     kinds = {terms.metric: terms.kind for _, terms in named}
     if len(set(kinds.values())) < len(kinds):
         kinds = {metric: metric or "unknown" for metric in kinds}
-    found = [
+    conditions = [
         ("final returns are of different metrics", [(name, kinds[terms.metric]) for name, terms in named]),
         (
             "trained for different lengths",
@@ -230,7 +230,11 @@ def differences(named: Sequence[tuple[str, ReturnTerms]]) -> list[str]:
     inside = [(what, [(name, dict(terms.mixed).get(what)) for name, terms in named]) for what in MIXED]
     return [
         *(f"{what}: {_listed(own)}" for what, several in inside if (own := _known(several))),
-        *(f"{what}: {_listed(values)}" for what, values in found if len({value for _, value in values}) > 1),
+        *(
+            f"{what}: {_listed(values)}"
+            for what, values in conditions
+            if len({value for _, value in values}) > 1
+        ),
     ]
 
 

@@ -237,14 +237,14 @@ def _count_of(row: RunRow) -> int | None:
 
 
 def _lines(rows: Iterable[RunRow], figure: str) -> list[SpeedLine]:
-    found: dict[tuple[str, str, int, str], list[SpeedPoint]] = {}
+    points: dict[tuple[str, str, int, str], list[SpeedPoint]] = {}
     for point, own in by_point(rows, [_POINT]):
         *machine, count = point[_POINT]
         speeds = (tuple(sorted(row[column] for row in own)) for column in (figure, END_TO_END))
-        found.setdefault(tuple(machine), []).append(SpeedPoint(count, *speeds))
+        points.setdefault(tuple(machine), []).append(SpeedPoint(count, *speeds))
     lines = [
         SpeedLine(*machine, tuple(sorted(spots, key=lambda spot: spot.environments)))
-        for machine, spots in found.items()
+        for machine, spots in points.items()
     ]
     return sorted(lines, key=lambda line: line.kind != CPU)
 
@@ -343,11 +343,11 @@ def _outcome(leads: Sequence[_Lead]) -> tuple[Winner, tuple[Crossing, ...]]:
     gpu_last = clear[-1].middle > 0
     if not turns:
         return (Winner.GPU_ALWAYS if gpu_last else Winner.GPU_NEVER), ()
-    found = [_crossing_point(leads, *turn) for turn in turns]
-    if len(found) > 1:
-        return Winner.SEVERAL, tuple(map(Crossing, found))
+    crossings = [_crossing_point(leads, *turn) for turn in turns]
+    if len(crossings) > 1:
+        return Winner.SEVERAL, tuple(map(Crossing, crossings))
     low, high = _crossing_bounds(leads)
-    crossing = Crossing(found[0], *((low, high) if low < high else (None, None)))
+    crossing = Crossing(crossings[0], *((low, high) if low < high else (None, None)))
     return (Winner.GPU_FROM if gpu_last else Winner.GPU_UNTIL), (crossing,)
 
 

@@ -56,16 +56,16 @@ class Curve(ReturnCurve):
     runs: tuple[RunRow, ...]
 
 
-def curves(collected: Collected, found: Sequence[SeedGroup], metric: str | None = None) -> list[Curve]:
+def curves(collected: Collected, groups: Sequence[SeedGroup], metric: str | None = None) -> list[Curve]:
     """Return the curve of a metric, by default the return, of every group that has one, in order."""
-    return next(several_curves(collected, found, [metric]))
+    return next(several_curves(collected, groups, [metric]))
 
 
 def several_curves(
-    collected: Collected, found: Sequence[SeedGroup], metrics: Sequence[str | None]
+    collected: Collected, groups: Sequence[SeedGroup], metrics: Sequence[str | None]
 ) -> Iterator[list[Curve]]:
     """Yield the curves of each metric, as :func:`curves`, and read the tables once for all."""
-    rows = [row for group in found for row in group.rows]
+    rows = [row for group in groups for row in group.rows]
     series: SeriesByRun = {}
     if names := [name for name in metrics if name is not None]:
         series = series_of(collected, rows, names)
@@ -73,7 +73,7 @@ def several_curves(
         series = {**series, **series_of(collected, rows)}
     for metric in metrics:
         wanted = None if metric is None else [metric]
-        yield [curve for group in found if (curve := _curve(group, series, wanted)) is not None]
+        yield [curve for group in groups if (curve := _curve(group, series, wanted)) is not None]
 
 
 def loss_metrics(collected: Collected) -> list[str]:
@@ -125,15 +125,15 @@ def _curve(group: SeedGroup, series: SeriesByRun, metrics: Sequence[str] | None 
     for metric in metrics or _return_metrics(rows):
         keys = [(row["sweep"], row["run_id"], metric) for row in rows]
         runs = tuple(row for row, key in zip(rows, keys, strict=True) if key in series)
-        found = [series[key] for key in keys if key in series]
-        if found:
+        several = [series[key] for key in keys if key in series]
+        if several:
             break
     else:
         return None
-    frames, scores = on_common_frames([(own.frames, own.values) for own in found])
-    seconds = held([(own.frames, own.seconds) for own in found], frames)
-    lost = len(rows) - len(found)
-    ends = {float(own.frames[-1]) for own in found}
+    frames, scores = on_common_frames([(own.frames, own.values) for own in several])
+    seconds = held([(own.frames, own.seconds) for own in several], frames)
+    lost = len(rows) - len(several)
+    ends = {float(own.frames[-1]) for own in several}
     notes = [
         note,
         f"{lost} of {len(rows)} seeds have no values" if lost else "",

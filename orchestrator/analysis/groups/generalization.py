@@ -37,9 +37,9 @@ class Generalization:
     note: str
 
 
-def generalizations(found: Sequence[SeedGroup], *, intervals: bool = True) -> list[Generalization]:
+def generalizations(groups: Sequence[SeedGroup], *, intervals: bool = True) -> list[Generalization]:
     """Return the generalization of every group that is evaluated on levels of training too, in order."""
-    return [generalization for group in found if (generalization := _of(group, intervals)) is not None]
+    return [generalization for group in groups if (generalization := _of(group, intervals)) is not None]
 
 
 def _of(group: SeedGroup, intervals: bool) -> Generalization | None:

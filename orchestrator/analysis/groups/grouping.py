@@ -124,10 +124,10 @@ def _variants(points: Sequence[Mapping[str, Any]], trainers: Sequence[str]) -> l
             if any(point.get(key) != several[0].get(key) for point in several):
                 kept[key] = None
     kept.pop("task", None)
-    found = [{key: point[key] for key in point if key in kept} for point in points]
+    variants = [{key: point[key] for key in point if key in kept} for point in points]
     if len(set(trainers)) > 1:
-        return [{"trainer": name, **variant} for name, variant in zip(trainers, found, strict=True)]
-    return found
+        return [{"trainer": name, **variant} for name, variant in zip(trainers, variants, strict=True)]
+    return variants
 
 
 def _numbers(variants: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -158,10 +158,10 @@ def group_labels(points: Sequence[Mapping[str, Any]], without: tuple[str, ...] =
 # Returns
 
 
-def final_returns(found: Sequence[SeedGroup], *, intervals: bool = True) -> list[Final]:
+def final_returns(seed_groups: Sequence[SeedGroup], *, intervals: bool = True) -> list[Final]:
     """Return the final returns of every group, in order; without ``intervals`` in a tenth of the time."""
     finals = []
-    for group in found:
+    for group in seed_groups:
         rows, note = group.counted()
         values, lost = final_values(rows)
         estimate = estimate_of(values, intervals=intervals)

@@ -126,14 +126,14 @@ class Family:
 
     def tested(self) -> FamilyTest:
         """Test the reference against each other one, and all of them together."""
-        found = list(self.pairs())
+        pairs = list(self.pairs())
         panels = [[np.array(member.scores[task]) for member in self.members] for task in self.tasks]
-        chances = tuple(1.0 if pair.chance is None else pair.chance for pair in found)
+        chances = tuple(1.0 if pair.chance is None else pair.chance for pair in pairs)
         return FamilyTest(
             len(self.members),
-            chance_alike(panels, any_pair(len(self.members), min(chances))) if len(found) > 1 else 0.0,
+            chance_alike(panels, any_pair(len(self.members), min(chances))) if len(pairs) > 1 else 0.0,
             chances,
-            all(pair.value > 1 / 2 for pair in found),
+            all(pair.value > 1 / 2 for pair in pairs),
         )
 
 
@@ -198,8 +198,10 @@ def _by_task(finals: Sequence[Final]) -> dict[str, list[Variant]]:
 def _families(panel: Sequence[Variant]) -> Iterator[Family]:
     """Yield the families of one task; ``panel`` is the best first."""
     able = [variant for variant in panel if variant.fewest >= FEW_SEEDS]
-    found = classes((variant, terms) for variant in able for terms in variant.terms.values())
-    for members in sorted(found, key=lambda members: min((member.side, member.number) for member in members)):
+    families = classes((variant, terms) for variant in able for terms in variant.terms.values())
+    for members in sorted(
+        families, key=lambda members: min((member.side, member.number) for member in members)
+    ):
         if len(members) > 1:
             yield Family(tuple(members[0].scores), _most_seeds_first(members, members))
 

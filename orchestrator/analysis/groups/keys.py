@@ -23,15 +23,15 @@ def changes_with(rows: Sequence[RunRow], keys: Sequence[str], key: str) -> tuple
     The task is none of them: tasks are never compared but by task. With a target these are only keys with one
     value in a sweep, as targets share a sweep's runs by chance.
     """
-    found = []
+    changing = []
     for other in dict.fromkeys((*keys, SWEEP)):
         if other in (key, "seed", "task"):
             continue
         within = [name for name in _WITHIN if name in keys and name not in (key, other)]
         changes = follows(rows, other, *within, key) and not follows(rows, other, *within)
         if changes and (key != TARGET or follows(rows, other, *within, SWEEP)):
-            found.append(other)
-    return tuple(found)
+            changing.append(other)
+    return tuple(changing)
 
 
 # Other keys may have a value for each of these, as a number of frames for each task.

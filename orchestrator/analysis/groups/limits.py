@@ -41,20 +41,20 @@ def warnings(finals: Sequence[Final]) -> list[str]:
     for final in finals:
         if final.note:
             about.setdefault(final.note, []).append(final.group.label)
-    found = [f"{what}: {listed(labels, _MOST_NAMED)}" for what, labels in about.items()]
-    return [*unranked(finals), *found, *provisional([final.group for final in finals])]
+    lines = [f"{what}: {listed(labels, _MOST_NAMED)}" for what, labels in about.items()]
+    return [*unranked(finals), *lines, *provisional([final.group for final in finals])]
 
 
-def provisional(found: Sequence[SeedGroup]) -> list[str]:
+def provisional(groups: Sequence[SeedGroup]) -> list[str]:
     """Return a line that names the groups with provisional end-to-end throughput, if there are any."""
-    labels = [group.label for group in found if is_provisional(group.counted()[0])]
+    labels = [group.label for group in groups if is_provisional(group.counted()[0])]
     return [f"{PROVISIONAL}: {listed(labels, _MOST_NAMED)}"] if labels else []
 
 
-def single_values(found: Sequence[SeedGroup]) -> list[str]:
+def single_values(groups: Sequence[SeedGroup]) -> list[str]:
     """Return lines that name the groups with final returns of one value, unless that was chosen."""
     about: dict[str, list[str]] = {}
-    for group in found:
+    for group in groups:
         if limit := single_value(group):
             about.setdefault(limit, []).append(group.label)
     return [f"{limit}: {listed(labels, _MOST_NAMED)}" for limit, labels in about.items()]
@@ -72,11 +72,11 @@ def single_value(members: Members) -> str:
     return SINGLE if any(map(is_evaluation, single)) else SINGLE_IN_TRAINING
 
 
-def lacking_returns(collected: Collected, found: Sequence[SeedGroup]) -> list[str]:
+def lacking_returns(collected: Collected, groups: Sequence[SeedGroup]) -> list[str]:
     """Return a line for each trainer with finished runs without a return, and one for runs that diverged."""
     lacking: dict[str | None, list[tuple[str, str]]] = {}
     ended: dict[str, list[str]] = {}
-    for group in found:
+    for group in groups:
         rows = group.counted()[0]
         for row in rows:
             if row["return_metric"] is None:

@@ -99,20 +99,20 @@ class ScalingLine:
         if self.amdahl is None:
             here = len(self.points)
             return f"no fit of Amdahl's law, which takes {FEW_SIZES} numbers of {self.over}: here are {here}"
-        found = self.amdahl
-        if not found.parallel:
+        law = self.amdahl
+        if not law.parallel:
             first = count(self.points[0].number, noun)
             return f"training is no faster with more {self.over}: beyond {first} you pay for waiting"
-        within = "" if found.low is None else f" [{found.low:.1%}, {found.high:.1%}]"
-        said = f"serial fraction {found.fraction:.1%}{within} by Amdahl's law"
-        if found.off > _MUCH:
-            said += f" (the fit is up to {found.off:.0%} off)"
-        limit = self._limit(found.fraction)
+        within = "" if law.low is None else f" [{law.low:.1%}, {law.high:.1%}]"
+        said = f"serial fraction {law.fraction:.1%}{within} by Amdahl's law"
+        if law.off > _MUCH:
+            said += f" (the fit is up to {law.off:.0%} off)"
+        limit = self._limit(law.fraction)
         if limit > _FARTHEST * most:
             return f"{said}: doubling pays up to {count(most, noun)}, the most measured, and beyond"
         beyond = f"{said}: beyond {count(int(limit), noun)} you pay for waiting"
-        if found.low is not None and found.high is not None:
-            least, last = (self._limit(end) for end in (found.high, found.low))
+        if law.low is not None and law.high is not None:
+            least, last = (self._limit(end) for end in (law.high, law.low))
             if least < last:
                 many = f"{last:,.0f}" if last <= _FARTHEST * most else "any number"
                 beyond += f" ({least:,.0f} to {many} by the fit's interval)"

@@ -61,10 +61,10 @@ class SpeedSummary:
         return collection, learning, whole - collection - learning
 
 
-def speeds(found: Sequence[SeedGroup]) -> list[SpeedSummary]:
+def speeds(groups: Sequence[SeedGroup]) -> list[SpeedSummary]:
     """Return each group's speed on each kind of hardware it ran on."""
     rows = []
-    for group in found:
+    for group in groups:
         by_hardware: dict[str, list[Mapping[str, Any]]] = {}
         for row in group.counted()[0]:
             by_hardware.setdefault(hardware(row), []).append(row)
@@ -136,9 +136,9 @@ class Drift:
         )
 
 
-def drift_of(found: Sequence[SeedGroup]) -> Drift | None:
+def drift_of(groups: Sequence[SeedGroup]) -> Drift | None:
     """Test whether the speeds of finished runs depend on their starts; ``None`` where that is only noise."""
-    started, away, strata = _residuals(found)
+    started, away, strata = _residuals(groups)
     if len(started) < FEWEST_RUNS or np.ptp(started) <= 0:
         return None
     chance = _chance(away, strata)
@@ -154,7 +154,7 @@ def drift_of(found: Sequence[SeedGroup]) -> Drift | None:
     return Drift(len(started), chance, spans[slow], spans[fast], times)
 
 
-def _residuals(found: Sequence[SeedGroup]) -> tuple[Floats, Floats, NDArray[np.int_]]:
+def _residuals(groups: Sequence[SeedGroup]) -> tuple[Floats, Floats, NDArray[np.int_]]:
     """Return for each run, in the order of starts: seconds after the first, log speed, stratum number.
 
     A stratum is runs that differ only in their seed, on the same hardware; log speeds are relative to its
@@ -162,7 +162,7 @@ def _residuals(found: Sequence[SeedGroup]) -> tuple[Floats, Floats, NDArray[np.i
     """
     rows: list[tuple[float, float, int]] = []
     number = 0
-    for group in found:
+    for group in groups:
         alike: dict[str, list[Mapping[str, Any]]] = {}
         for row in group.counted()[0]:
             if finite(row["started"]) and finite(row[END_TO_END]) and row[END_TO_END] > 0:

@@ -30,10 +30,10 @@ def summary_table(collected: Collected) -> tuple[list[str], list[list[str]]]:
 
     Where evaluations play levels of training too, the return there and the gap follow the final return.
     """
-    found = groups(collected)
-    levels = _levels(found)
+    seed_groups = groups(collected)
+    levels = _levels(seed_groups)
     rows = []
-    for final in final_returns(found, intervals=False):
+    for final in final_returns(seed_groups, intervals=False):
         own = speeds([final.group])
         rows.append(
             [
@@ -51,9 +51,9 @@ def summary_table(collected: Collected) -> tuple[list[str], list[list[str]]]:
     return [*SUMMARY_COLUMNS[:at], *(LEVEL_COLUMNS if levels else ()), *SUMMARY_COLUMNS[at:]], rows
 
 
-def _levels(found: Sequence[SeedGroup]) -> dict[int, Generalization]:
+def _levels(seed_groups: Sequence[SeedGroup]) -> dict[int, Generalization]:
     """Return the generalization of the groups that have one, by the group's identity."""
-    return {id(one.group): one for one in generalizations(found, intervals=False)}
+    return {id(one.group): one for one in generalizations(seed_groups, intervals=False)}
 
 
 def _level_texts(generalization: Generalization | None) -> list[str]:
@@ -64,8 +64,8 @@ def _level_texts(generalization: Generalization | None) -> list[str]:
 
 def summary_json(collected: Collected) -> list[dict[str, Any]]:
     """Return the groups of :func:`summary_table` with numbers, their speeds by hardware."""
-    found = groups(collected)
-    levels = _levels(found)
+    seed_groups = groups(collected)
+    levels = _levels(seed_groups)
     return [
         {
             "group": final.group.label,
@@ -85,7 +85,7 @@ def summary_json(collected: Collected) -> list[dict[str, Any]]:
                 for speed in speeds([final.group])
             ],
         }
-        for final in final_returns(found, intervals=False)
+        for final in final_returns(seed_groups, intervals=False)
     ]
 
 

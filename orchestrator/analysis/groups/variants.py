@@ -131,12 +131,12 @@ def over_tasks(finals: Sequence[Final]) -> list[Variant]:
 
 def rankable(every: Sequence[Variant], tasks: Iterable[str]) -> list[list[Variant]]:
     """Split variants into classes that can be ranked in each of the tasks, which all of them have."""
-    found = [list(every)]
+    panels = [list(every)]
     for task in tasks:
-        found = [
-            part for some in found for part in classes((variant, variant.terms[task]) for variant in some)
+        panels = [
+            part for some in panels for part in classes((variant, variant.terms[task]) for variant in some)
         ]
-    return found
+    return panels
 
 
 # Performance profiles
@@ -144,12 +144,12 @@ def rankable(every: Sequence[Variant], tasks: Iterable[str]) -> list[list[Varian
 
 def task_profiles(finals: Sequence[Final]) -> list[Profiles]:
     """Return profiles in raw returns, per task with several rankable variants of which one has two seeds."""
-    found = []
+    profiles = []
     for task, every in variants(finals).items():
         for panel in rankable(every, (task,)):
             if len(panel) > 1 and any(variant.n > 1 for variant in panel):
-                found.append(_profiles(panel, (task,), {}))
-    return found
+                profiles.append(_profiles(panel, (task,), {}))
+    return profiles
 
 
 def overall_profiles(finals: Sequence[Final]) -> list[Profiles]:
@@ -162,12 +162,12 @@ def overall_profiles(finals: Sequence[Final]) -> list[Profiles]:
     tasks = tuple(_spans(every))
     whole = [variant for variant in every if variant.scores.keys() >= set(tasks)]
     left_out = tuple(variant.label for variant in every if variant.scores and variant not in whole)
-    found = []
+    profiles = []
     for panel in rankable(whole, tasks):
         spans = _spans(panel)
         if len(spans) > 1 and len(panel) > 1:
-            found.append(_profiles(panel, tuple(spans), spans, left_out))
-    return found
+            profiles.append(_profiles(panel, tuple(spans), spans, left_out))
+    return profiles
 
 
 def _spans(every: Iterable[Variant]) -> dict[str, tuple[float, float]]:
@@ -187,11 +187,11 @@ def values_by_task(every: Iterable[Variant]) -> dict[str, list[float]]:
 
 def _thresholds(values: Floats) -> Floats:
     """Return the scores at which a profile changes, with a margin at both ends; an even grid if too many."""
-    found = np.unique(values)
-    if len(found) > _THRESHOLDS:
-        found = np.linspace(found[0], found[-1], _THRESHOLDS)
-    margin = 0.03 * (found[-1] - found[0]) or 0.03 * abs(found[0]) or 1.0
-    return np.concatenate([[found[0] - margin], found, [found[-1] + margin]])
+    thresholds = np.unique(values)
+    if len(thresholds) > _THRESHOLDS:
+        thresholds = np.linspace(thresholds[0], thresholds[-1], _THRESHOLDS)
+    margin = 0.03 * (thresholds[-1] - thresholds[0]) or 0.03 * abs(thresholds[0]) or 1.0
+    return np.concatenate([[thresholds[0] - margin], thresholds, [thresholds[-1] + margin]])
 
 
 def _profiles(

@@ -40,14 +40,14 @@ def write_report(sweep_dirs: Sequence[SweepDir], collected: Collected, out: Path
     return out / "index.html"
 
 
-def write_matrices(found: Sequence[Matrix], out: Path) -> list[Path]:
+def write_matrices(matrices: Sequence[Matrix], out: Path) -> list[Path]:
     """Write matrices of evaluations into the folder ``out``, as CSV and as heatmaps; return the paths."""
     from orchestrator.analysis.evaluations.matrix import as_csv
     from orchestrator.analysis.report.sections.runs.evaluations import matrix_pictures
 
     make_folder(out, _FORMER)
-    files = {"matrix.csv": as_csv(found).encode()}
-    files |= {f"{picture.name}.png": picture.light for picture in matrix_pictures(found)}
+    files = {"matrix.csv": as_csv(matrices).encode()}
+    files |= {f"{picture.name}.png": picture.light for picture in matrix_pictures(matrices)}
     for name, content in files.items():
         write_atomic(out / name, content)
     return [out / name for name in files]

@@ -120,13 +120,13 @@ class Section:
 
 
 def drawn_section(
-    id_: str, title: str, found: Sequence[Picture], nothing: str = "", *, many: bool = False
+    id_: str, title: str, pictures: Sequence[Picture], nothing: str = "", *, many: bool = False
 ) -> Section:
     """Return a section of pictures; ``nothing``: its text where there are none. ``many``: more than drawn."""
-    if not found:
+    if not pictures:
         return Section(id_, title, (Text(nothing),))
-    more = (Text(MANY, note=True),) if many or len(found) == MOST_PICTURES else ()
-    return Section(id_, title, (Gallery(tuple(found)), *more))
+    more = (Text(MANY, note=True),) if many or len(pictures) == MOST_PICTURES else ()
+    return Section(id_, title, (Gallery(tuple(pictures)), *more))
 
 
 def _pictures(blocks: Iterable[Block]) -> Iterator[Picture]:

@@ -40,7 +40,7 @@ _PICTURE = re.compile(r"compare-[0-9]+(-dark)?\.png")
 
 
 def comparison_pictures(
-    found: KeyComparison, name: str = "compare", numbers: Iterator[int] | None = None
+    compared: KeyComparison, name: str = "compare", numbers: Iterator[int] | None = None
 ) -> Iterator[Picture]:
     """Draw four panels for a few combinations of one task at a time, those with something to compare.
 
@@ -48,21 +48,21 @@ def comparison_pictures(
     """
     numbers = numbers or count(1)
     tasks: dict[str, list[Combination]] = {}
-    for combination in found.combinations:
+    for combination in compared.combinations:
         if combination.comparable:
             tasks.setdefault(combination.task, []).append(combination)
     for task, several in tasks.items():
-        for part, title in plotting.parts(several, max(1, _LINES // len(found.values)), task):
+        for part, title in plotting.parts(several, max(1, _LINES // len(compared.values)), task):
             yield plotting.picture(
                 f"{name}-{next(numbers)}",
                 title,
-                _panels(found, part, title),
+                _panels(compared, part, title),
                 caption=(
-                    f"By {found.short}, against {found.named(found.baseline)}. Dots are runs; bars 95 % "
-                    "intervals, bands too; none for one seed. Returns are interquartile means over seeds; "
-                    "dotted: equal frames and equal time."
+                    f"By {compared.short}, against {compared.named(compared.baseline)}. Dots are runs; "
+                    "bars 95 % intervals, bands too; none for one seed. Returns are interquartile means over "
+                    "seeds; dotted: equal frames and equal time."
                 ),
-                alt=f"Comparison by {found.short}, {title}. {_alt_text(part)}.",
+                alt=f"Comparison by {compared.short}, {title}. {_alt_text(part)}.",
             )
 
 
@@ -76,50 +76,50 @@ def _speeds(cell: ComparedValue) -> str:
     return ", ".join(f"{number(fps)} frames/s {name}" for name, fps in told.items() if fps is not None)
 
 
-def _panels(found: KeyComparison, part: Sequence[Combination], title: str) -> Draw:
+def _panels(compared: KeyComparison, part: Sequence[Combination], title: str) -> Draw:
     def draw(theme: Theme) -> Figure:
-        bars = 0.34 * len(part) * len(found.values) + 1.5
+        bars = 0.34 * len(part) * len(compared.values) + 1.5
         figure = Figure(figsize=(plotting.WIDE_IN, bars + 3.6), dpi=150, layout="constrained")
-        figures = [DOLLARS, MEMORY] if found.priced else [MEMORY]
+        figures = [DOLLARS, MEMORY] if compared.priced else [MEMORY]
         grid = figure.add_gridspec(2, 2 * (1 + len(figures)), height_ratios=(bars, 3.1))
         speed, *others = (figure.add_subplot(grid[0, at : at + 2]) for at in range(0, grid.ncols, 2))
         half = grid.ncols // 2
-        heading = f"{title}: by {found.short}".removeprefix(": ")
+        heading = f"{title}: by {compared.short}".removeprefix(": ")
         figure.suptitle(plotting.wrapped(heading, 80), fontsize=12, weight="bold")
-        _speed_ups(speed, found, part, theme)
+        _speed_ups(speed, compared, part, theme)
         for on, name in zip(others, figures, strict=True):
-            _figure(on, name, found, part, theme)
-        _returns(figure.add_subplot(grid[1, :half]), found, part, theme, over_time=False)
-        _returns(figure.add_subplot(grid[1, half:]), found, part, theme, over_time=True)
-        _legend(figure, found, part, theme)
+            _figure(on, name, compared, part, theme)
+        _returns(figure.add_subplot(grid[1, :half]), compared, part, theme, over_time=False)
+        _returns(figure.add_subplot(grid[1, half:]), compared, part, theme, over_time=True)
+        _legend(figure, compared, part, theme)
         return figure
 
     return draw
 
 
-def _speed_ups(on: Axes, found: KeyComparison, part: Sequence[Combination], theme: Theme) -> None:
+def _speed_ups(on: Axes, compared: KeyComparison, part: Sequence[Combination], theme: Theme) -> None:
     ends = [1.0]
-    for row, cell, colour in _cells(found, part, theme):
+    for row, cell, colour in _cells(compared, part, theme):
         if cell.speed is None:
             on.text(0, row, f" {_reason_without_bar(cell)}", va="center", fontsize=8, color=colour)
             continue
-        on.barh(row, cell.speed.value, height=_step(found) * 0.8, color=colour, alpha=0.8)
+        on.barh(row, cell.speed.value, height=_step(compared) * 0.8, color=colour, alpha=0.8)
         if cell.speed.low is not None and cell.speed.high is not None:
             on.hlines(row, cell.speed.low, cell.speed.high, color=theme.ink, linewidth=1.5)
         ends += [cell.speed.value, cell.speed.high or 0.0]
     on.axvline(1, color=theme.ink, linewidth=0.8, linestyle=":")
     on.set_xlim(0, 1.1 * max(ends))
     plotting.rows(on, [plotting.short(combination.label) for combination in part])
-    on.set_title(f"speed-up against {plotting.wrapped(found.named(found.baseline))}", loc="left")
-    on.set_xlabel(f"times the {NAMES[found.figure]}")
+    on.set_title(f"speed-up against {plotting.wrapped(compared.named(compared.baseline))}", loc="left")
+    on.set_xlabel(f"times the {NAMES[compared.figure]}")
 
 
-def _figure(on: Axes, name: str, found: KeyComparison, part: Sequence[Combination], theme: Theme) -> None:
+def _figure(on: Axes, name: str, compared: KeyComparison, part: Sequence[Combination], theme: Theme) -> None:
     every: list[float] = []
-    for row, cell, colour in _cells(found, part, theme):
+    for row, cell, colour in _cells(compared, part, theme):
         if (middle := cell.middle(name)) is not None:
             values = cell.figures[name]
-            on.barh(row, middle, height=_step(found) * 0.8, color=colour, alpha=0.8)
+            on.barh(row, middle, height=_step(compared) * 0.8, color=colour, alpha=0.8)
             on.plot(values, [row] * len(values), "o", color=theme.ink, markersize=3, alpha=0.7)
             every += values
     plotting.rows(on, [""] * len(part))
@@ -132,7 +132,7 @@ def _figure(on: Axes, name: str, found: KeyComparison, part: Sequence[Combinatio
 
 def _returns(
     on: Axes,
-    found: KeyComparison,
+    compared: KeyComparison,
     part: Sequence[Combination],
     theme: Theme,
     *,
@@ -143,7 +143,7 @@ def _returns(
         for cell in combination.cells:
             line = cell.over_time if over_time else cell.over_frames
             if line is not None:
-                colour = theme.line(found.values.index(cell.value))
+                colour = theme.line(compared.values.index(cell.value))
                 plotting.band(
                     on, line, plotting.dash(0, side), plotting.marker(side, 0), colour, held=over_time
                 )
@@ -163,17 +163,21 @@ def _returns(
 
 
 def _cells(
-    found: KeyComparison, part: Sequence[Combination], theme: Theme
+    compared: KeyComparison, part: Sequence[Combination], theme: Theme
 ) -> Iterator[tuple[float, ComparedValue, str]]:
     """Yield each cell's height on the axis of rows, and its colour."""
     for row, combination in enumerate(part):
         for cell in combination.cells:
-            number_ = found.values.index(cell.value)
-            yield row + _step(found) * (number_ - (len(found.values) - 1) / 2), cell, theme.line(number_)
+            number_ = compared.values.index(cell.value)
+            yield (
+                row + _step(compared) * (number_ - (len(compared.values) - 1) / 2),
+                cell,
+                theme.line(number_),
+            )
 
 
-def _step(found: KeyComparison) -> float:
-    return 0.8 / len(found.values)
+def _step(compared: KeyComparison) -> float:
+    return 0.8 / len(compared.values)
 
 
 def _reason_without_bar(cell: ComparedValue) -> str:
@@ -183,11 +187,11 @@ def _reason_without_bar(cell: ComparedValue) -> str:
     return cell.members.states_text + (", speed unknown" if cell.n else "")
 
 
-def _legend(figure: Figure, found: KeyComparison, part: Sequence[Combination], theme: Theme) -> None:
+def _legend(figure: Figure, compared: KeyComparison, part: Sequence[Combination], theme: Theme) -> None:
     """Explain colours as values, and dashes as combinations if there are several."""
     styles: list[tuple[str, dict[str, Any]]] = [
-        (found.named(value), {"color": theme.line(at), "linewidth": 5})
-        for at, value in enumerate(found.values)
+        (compared.named(value), {"color": theme.line(at), "linewidth": 5})
+        for at, value in enumerate(compared.values)
     ]
     if len(part) > 1:
         styles += [
@@ -200,33 +204,33 @@ def _legend(figure: Figure, found: KeyComparison, part: Sequence[Combination], t
     plotting.style_legend(figure, styles, columns=2 if len(part) > 1 else 4)
 
 
-def write_comparison(found: KeyComparison, out: Path) -> list[Path]:
+def write_comparison(compared: KeyComparison, out: Path) -> list[Path]:
     """Write the table as CSV and the pictures, light and dark, into the folder ``out``; return their paths.
 
     Raises :class:`~orchestrator.core.errors.StorageError` if it cannot be written.
     """
     make_folder(out, _PICTURE)
-    files = {"comparison.csv": as_csv(found).encode()}
-    for picture in islice(comparison_pictures(found), plotting.MOST_PICTURES):
+    files = {"comparison.csv": as_csv(compared).encode()}
+    for picture in islice(comparison_pictures(compared), plotting.MOST_PICTURES):
         files |= {f"{picture.name}.png": picture.light, f"{picture.name}-dark.png": picture.dark}
     for name, content in files.items():
         write_atomic(out / name, content)
     return [out / name for name in files]
 
 
-def _table(found: KeyComparison) -> Table:
+def _table(compared: KeyComparison) -> Table:
     """Return the table of a comparison: a row per combination and value, and per value over all of them."""
-    value, *others = (name.replace("\n", " ") for name in comparison_columns(found, full=True))
-    rows = tuple((Cell(label), *row) for label, own in comparison_rows(found, full=True) for row in own)
+    value, *others = (name.replace("\n", " ") for name in comparison_columns(compared, full=True))
+    rows = tuple((Cell(label), *row) for label, own in comparison_rows(compared, full=True) for row in own)
     heads = (*cells.columns("combination"), Column(value), *(Column(name, numeric=True) for name in others))
-    return Table(f"comparisons by {found.short}", heads, rows)
+    return Table(f"comparisons by {compared.short}", heads, rows)
 
 
-def comparison_blocks(found: KeyComparison) -> Iterator[Block]:
+def comparison_blocks(compared: KeyComparison) -> Iterator[Block]:
     """Yield the table of a comparison, and its notes."""
-    yield _table(found)
+    yield _table(compared)
     yield Text(_COMPARED, note=True)
-    yield Points(tuple(("", note) for note in notes(found)))
+    yield Points(tuple(("", note) for note in notes(compared)))
 
 
 _COMPARED = (

@@ -37,10 +37,10 @@ class ReportData:
     @property
     def by_sweep(self) -> Mapping[str, Sequence[RunRow]]:
         """Rows of each sweep."""
-        found: dict[str, list[RunRow]] = {sweep_dir.name: [] for sweep_dir in self.sweep_dirs}
+        rows: dict[str, list[RunRow]] = {sweep_dir.name: [] for sweep_dir in self.sweep_dirs}
         for row in self.rows:
-            found.setdefault(row["sweep"], []).append(row)
-        return found
+            rows.setdefault(row["sweep"], []).append(row)
+        return rows
 
     @cached_property
     def curves(self) -> list[Curve]:
@@ -76,14 +76,14 @@ class ReportData:
 def report_data(sweep_dirs: Sequence[SweepDir], collected: Collected) -> ReportData:
     """Collect the data of the sections, groups from the best result of their task to the worst."""
     finals = ranked(final_returns(groups(collected)))
-    found = tuple(final.group for final in finals)
+    own = tuple(final.group for final in finals)
     return ReportData(
         tuple(sweep_dirs),
         collected,
         tuple(collected.runs.iter_rows(named=True)),
-        found,
+        own,
         tuple(finals),
-        tuple(speeds(found)),
+        tuple(speeds(own)),
     )
 
 

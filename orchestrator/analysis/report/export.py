@@ -39,9 +39,9 @@ def table_stems(sections: Iterable[Section]) -> dict[int, str]:
 
 def table_files(sections: Iterable[Section]) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of every table's files."""
-    found = list(sections)
-    stems = table_stems(found)
-    for table in (table for section in found for table in _tables(section.blocks)):
+    kept = list(sections)
+    stems = table_stems(kept)
+    for table in (table for section in kept for table in _tables(section.blocks)):
         yield f"{stems[id(table)]}.csv", as_csv(table).encode()
         yield f"{stems[id(table)]}.tex", as_latex(table).encode()
 
@@ -76,9 +76,9 @@ def as_csv(table: Table) -> str:
 _ORDER = ("", "sign", "low", "low_sign", "high", "high_sign")
 
 
-def _suffixes(found: Iterable[Mapping[str, str]]) -> list[str]:
+def _suffixes(rows: Iterable[Mapping[str, str]]) -> list[str]:
     """Return what the columns end with that these cells need."""
-    used = dict.fromkeys(suffix for facts in found for suffix in facts) | {"": None}
+    used = dict.fromkeys(suffix for facts in rows for suffix in facts) | {"": None}
     return [*(name for name in _ORDER if name in used), *(name for name in used if name not in _ORDER)]
 
 

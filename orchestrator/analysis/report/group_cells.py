@@ -14,10 +14,10 @@ from orchestrator.analysis.statistics.bootstrap import middle
 from orchestrator.planning.throughput.measure import PROVISIONAL
 
 
-def places(found: Sequence[SeedGroup]) -> tuple[tuple[Column, ...], list[tuple[Cell, ...]]]:
+def places(groups: Sequence[SeedGroup]) -> tuple[tuple[Column, ...], list[tuple[Cell, ...]]]:
     """Return the columns that name a group: sweep and task where there are several, and its label."""
-    sweeps, tasks = {group.sweep for group in found}, {group.task for group in found}
-    labels = names([group.point for group in found], ("task", "sweep"))
+    sweeps, tasks = {group.sweep for group in groups}, {group.task for group in groups}
+    labels = names([group.point for group in groups], ("task", "sweep"))
     heads = (
         *(cells.columns("sweep") if len(sweeps) > 1 else ()),
         *(cells.columns("task") if len(tasks) > 1 else ()),
@@ -29,7 +29,7 @@ def places(found: Sequence[SeedGroup]) -> tuple[tuple[Column, ...], list[tuple[C
             *((Cell(group.task or cells.MISSING),) if len(tasks) > 1 else ()),
             Cell(label),
         )
-        for group, label in zip(found, labels, strict=True)
+        for group, label in zip(groups, labels, strict=True)
     ]
 
 

@@ -52,7 +52,7 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
     whole = sections(data)
     drawn = [picture for section in whole for picture in section.pictures]
     vectors = [(picture.name, picture.vector) for picture in counted(drawn, "drawing pictures", len(drawn))]
-    found = fitted(whole)
+    fitting = fitted(whole)
     style = web.text("page.css") + _styles()
     scripts = list(map(web.text, _SCRIPTS))
     html = web.template("page.html.j2").render(
@@ -62,13 +62,13 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
         shared=_shared_settings(data.rows, collected.keys),
         counts=_counts(data),
         outside=sum(not row["in_grid"] for row in data.rows),
-        sections=found,
-        stems=table_stems(found),
+        sections=fitting,
+        stems=table_stems(fitting),
         style=Markup(style),  # noqa: S704  our own files
         scripts=[Markup(script) for script in scripts],  # noqa: S704
         policy=_policy(style, scripts),
     )
-    return ReportPage(html, found, tuple(vectors))
+    return ReportPage(html, fitting, tuple(vectors))
 
 
 def pictures_of(collected: Collected, kind: str) -> list[Picture]:

@@ -97,7 +97,7 @@ def _changed(section: Section, change: Callable[[Block], Block]) -> Section:
 
 def _inside(block: Block, change: Callable[[Block], Block]) -> Block:
     if isinstance(block, Folded):
-        return replace(block, blocks=tuple(_inside(block, change) for block in block.blocks))
+        return replace(block, blocks=tuple(_inside(inner, change) for inner in block.blocks))
     return change(block)
 
 

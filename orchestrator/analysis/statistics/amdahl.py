@@ -64,9 +64,9 @@ def fit(sizes: Mapping[int, Sequence[float]]) -> Amdahl | None:
     if any(len(fps) > 1 for fps in sizes.values()):
         drawn = _parts(np.broadcast_to(actors, (RESAMPLES, len(actors))), _resampled(list(sizes.values())))
         low, high = map(float, np.percentile(drawn[:, 0] / drawn.sum(1), (2.5, 97.5)))
-    found = Amdahl(float(serial), float(parallel), low, high, 0.0)
-    off = max(abs(found.fps(number) / median(fps) - 1) for number, fps in sizes.items())
-    return Amdahl(found.serial, found.parallel, low, high, off)
+    law = Amdahl(float(serial), float(parallel), low, high, 0.0)
+    off = max(abs(law.fps(number) / median(fps) - 1) for number, fps in sizes.items())
+    return Amdahl(law.serial, law.parallel, low, high, off)
 
 
 def _resampled(sizes: Sequence[Sequence[float]]) -> Floats:
@@ -89,7 +89,7 @@ def _parts(actors: Floats, speeds: Floats) -> Floats:
     one, other = speeds, speeds / actors
     a, b, c = (one * one).sum(1), (one * other).sum(1), (other * other).sum(1)
     x, y = one.sum(1), other.sum(1)
-    found: Floats = np.stack((x * c - y * b, y * a - x * b), 1) / (a * c - b * b)[:, None]
-    found[found[:, 0] < 0] = np.stack((np.zeros_like(y), y / c), 1)[found[:, 0] < 0]
-    found[found[:, 1] < 0] = np.stack((x / a, np.zeros_like(x)), 1)[found[:, 1] < 0]
-    return found
+    parts: Floats = np.stack((x * c - y * b, y * a - x * b), 1) / (a * c - b * b)[:, None]
+    parts[parts[:, 0] < 0] = np.stack((np.zeros_like(y), y / c), 1)[parts[:, 0] < 0]
+    parts[parts[:, 1] < 0] = np.stack((x / a, np.zeros_like(x)), 1)[parts[:, 1] < 0]
+    return parts

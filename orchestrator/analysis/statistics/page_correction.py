@@ -90,13 +90,13 @@ class PageTest:
         ``chance`` may be one that it could have had.
         """
         least, left = 0.0, len(self.families)
-        found = left * chance
+        raised = left * chance
         for at, other in self._twos:
             if at == family:
                 continue
             least = max(least, left * other)
-            if least >= found:
+            if least >= raised:
                 break
             left -= 1
-            found = min(found, max(least, left * chance))
-        return min(1.0, found)
+            raised = min(raised, max(least, left * chance))
+        return min(1.0, raised)

@@ -163,8 +163,8 @@ def _convolved(one: Floats, other: Floats) -> Floats:
     """Return the distribution of a sum, by Fourier's transform: direct sums are slow for many tasks."""
     size = len(one) + len(other) - 1
     padded = 1 << (size - 1).bit_length()
-    found: Floats = np.fft.irfft(np.fft.rfft(one, padded) * np.fft.rfft(other, padded), padded)[:size]
-    return found
+    summed: Floats = np.fft.irfft(np.fft.rfft(one, padded) * np.fft.rfft(other, padded), padded)[:size]
+    return summed
 
 
 def chance_of_placements(mine: Sequence[Floats], theirs: Sequence[Floats]) -> float:
@@ -215,13 +215,13 @@ def least_alike(exact: float) -> float:
 @lru_cache(maxsize=256)
 def _deals(ranks: bytes, sizes: tuple[int, ...]) -> Floats:
     """Return the statistic of many deals of these ranks."""
-    generator, found = np.random.default_rng(_SEED), []
+    generator, deals = np.random.default_rng(_SEED), []
     whole = np.frombuffer(ranks)
     at_once = max(1, _MOST_DEALT // len(whole))
     for first in range(0, _DEALS, at_once):
         drawn = np.tile(whole, (min(at_once, _DEALS - first), 1))
-        found.append(_between(generator.permuted(drawn, axis=1), sizes))
-    return np.concatenate(found)
+        deals.append(_between(generator.permuted(drawn, axis=1), sizes))
+    return np.concatenate(deals)
 
 
 def _between(ranks: Floats, sizes: Sequence[int]) -> Floats:
@@ -231,8 +231,8 @@ def _between(ranks: Floats, sizes: Sequence[int]) -> Floats:
         return np.zeros(len(ranks))
     starts = np.cumsum([0, *sizes[:-1]])
     middles = np.add.reduceat(ranks, starts, axis=1) / np.array(sizes)
-    found: Floats = (np.array(sizes) * (middles - (ranks.shape[1] + 1) / 2) ** 2).sum(axis=1) / variance
-    return found
+    between: Floats = (np.array(sizes) * (middles - (ranks.shape[1] + 1) / 2) ** 2).sum(axis=1) / variance
+    return between
 
 
 def least_chance(sizes: Sequence[tuple[int, int]]) -> float:

@@ -76,9 +76,9 @@ def costed_classes(
     for task in dict.fromkeys(final.group.task for final in finals):
         own = [final for final in finals if final.group.task == task and final.estimate is not None]
         for members in classes((final, final.terms) for final in own):
-            found = tuple(variant for final in members if (variant := costed(final)) is not None)
-            if len(found) > 1:
-                yield task, found
+            variants = tuple(variant for final in members if (variant := costed(final)) is not None)
+            if len(variants) > 1:
+                yield task, variants
 
 
 def _costed(final: Final, prices: Prices) -> Costed | None:
@@ -89,22 +89,26 @@ def _costed(final: Final, prices: Prices) -> Costed | None:
     return Costed(final, seconds, median_dollars(rows, prices))
 
 
-def with_front(found: CostClass) -> CostClass:
+def with_front(cost_class: CostClass) -> CostClass:
     """Sort by cost; mark each that no variant as cheap exceeds, and that no cheaper one equals.
 
     Variants with a censored cost come last, and neither are on the front nor keep another off it.
     """
-    in_order = sorted(found.members, key=lambda member: (member.censored, found.cost(member), -member.value))
+    in_order = sorted(
+        cost_class.members, key=lambda member: (member.censored, cost_class.cost(member), -member.value)
+    )
     exact = [member for member in in_order if not member.censored]
-    costs = [found.cost(member) for member in exact]
+    costs = [cost_class.cost(member) for member in exact]
     highest = [-math.inf, *accumulate((member.value for member in exact), max)]
 
     def on_front(variant: Costed) -> bool:
-        as_cheap = highest[bisect_right(costs, _EQUAL_COST * found.cost(variant))]
-        cheaper = highest[bisect_left(costs, found.cost(variant) / _EQUAL_COST)]
+        as_cheap = highest[bisect_right(costs, _EQUAL_COST * cost_class.cost(variant))]
+        cheaper = highest[bisect_left(costs, cost_class.cost(variant) / _EQUAL_COST)]
         return not variant.censored and cheaper < variant.value >= as_cheap
 
-    return replace(found, members=tuple(replace(member, on_front=on_front(member)) for member in in_order))
+    return replace(
+        cost_class, members=tuple(replace(member, on_front=on_front(member)) for member in in_order)
+    )
 
 
 def threshold_classes(finals: Sequence[Final], times: Sequence[TimeToThreshold]) -> list[CostClass]:
@@ -114,7 +118,7 @@ def threshold_classes(finals: Sequence[Final], times: Sequence[TimeToThreshold])
     a variant without a median is a bound: the shortest training of a seed that did not reach the threshold.
     """
     by_group = {id(time.group): time for time in times}
-    found = []
+    timed = []
     for task, members in costed_classes(
         finals, lambda final: _costed_until(final, by_group.get(id(final.group)))
     ):
@@ -123,8 +127,8 @@ def threshold_classes(finals: Sequence[Final], times: Sequence[TimeToThreshold])
         level = by_group[id(members[0].final.group)].threshold
         in_seconds = tuple(replace(member, dollars=None) for member in members)
         several = (in_seconds, members) if all(one.dollars is not None for one in members) else (in_seconds,)
-        found += [with_front(CostClass(task, own, level)) for own in several]
-    return found
+        timed += [with_front(CostClass(task, own, level)) for own in several]
+    return timed
 
 
 def _costed_until(final: Final, time: TimeToThreshold | None) -> Costed | None:

@@ -52,12 +52,12 @@ def evidence(finals: Sequence[Final]) -> Evidence:
     pairs = {}
     paired = _paired(len({final.group.task for final in returning}))
     for task, panel in variants(_best_first(returning)).items():
-        found = {}
+        tested = {}
         for one, other in _rankable_pairs(panel[:paired], task):
             pair = page.corrected(against(one, other, (task,), intervals=False))
             at = (place[task, one.number, one.side], place[task, other.number, other.side])
-            found[at] = pair
-        pairs[task] = found
+            tested[at] = pair
+        pairs[task] = tested
     return Evidence(tuple(dict.fromkeys(final.group.task for final in returning)), rows, pairs, paired)
 
 

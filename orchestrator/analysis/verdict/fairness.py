@@ -55,7 +55,7 @@ class FairnessCheck:
 
 def audit(groups: Sequence[SeedGroup], finals: Sequence[Final]) -> list[FairnessCheck]:
     """Check that the runs of each task had the same conditions; those that differ first."""
-    found: dict[str, list[str]] = {name: [] for name in (*_OF_RETURNS, SPACING, HARDWARE, THREADS, DRIFT)}
+    flags: dict[str, list[str]] = {name: [] for name in (*_OF_RETURNS, SPACING, HARDWARE, THREADS, DRIFT)}
     compared = {DRIFT} if sum(len(group.counted()[0]) for group in groups) >= FEWEST_RUNS else set()
     for task in dict.fromkeys(group.task for group in groups):
         of = f"{task}: " if task else ""
@@ -64,24 +64,24 @@ def audit(groups: Sequence[SeedGroup], finals: Sequence[Final]) -> list[Fairness
         terms = [(label, final.terms) for label, final in zip(labels, own, strict=True)]
         for sentence in differences(terms):
             name = next(name for name, starts in _OF_RETURNS.items() if sentence.startswith(starts))
-            found[name].append(of + sentence)
-        found["code"] += [of + sentence for sentence in mixed_code(terms)]
+            flags[name].append(of + sentence)
+        flags["code"] += [of + sentence for sentence in mixed_code(terms)]
         if len(own) > 1:
             compared |= {*_OF_RETURNS}
         if sum(_interval(final) is not None for final in own) > 1:
             compared.add(SPACING)
-        found[SPACING] += [of + text for text in _spacing(own, labels)]
+        flags[SPACING] += [of + text for text in _spacing(own, labels)]
         trained = [group for group in groups if group.task == task]
         if sum(bool(group.counted()[0]) for group in trained) > 1:
             compared |= {HARDWARE, THREADS}
         for part in _parts(trained, _SELECTS_HARDWARE):
-            found[HARDWARE] += [of + text for text in _unequal(part, machine)]
+            flags[HARDWARE] += [of + text for text in _unequal(part, machine)]
         for part in _parts(trained, _SELECTS_THREADS):
-            found[THREADS] += [of + text for text in _unequal(part, lambda row: row["threads"])]
+            flags[THREADS] += [of + text for text in _unequal(part, lambda row: row["threads"])]
     if (drift := drift_of(groups)) is not None:
-        found[DRIFT].append(str(drift))
+        flags[DRIFT].append(str(drift))
     checks = [
-        FairnessCheck(name, tuple(flags), name in compared or bool(flags)) for name, flags in found.items()
+        FairnessCheck(name, tuple(flags), name in compared or bool(flags)) for name, flags in flags.items()
     ]
     return sorted(checks, key=lambda check: (not check.flags, not check.compared))
 

@@ -43,12 +43,12 @@ class FinalMeasure:
         """Read ``last``, ``mean:K`` or ``area``."""
         if text in (LAST, _AREA):
             return cls(text, 0)
-        if (found := re.fullmatch(rf"{_MEAN}:([1-9]\d{{0,5}})", text)) is not None:
-            return cls(_MEAN, int(found[1]))
-        if (found := _THRESHOLD.fullmatch(text)) is not None:
+        if (match := re.fullmatch(rf"{_MEAN}:([1-9]\d{{0,5}})", text)) is not None:
+            return cls(_MEAN, int(match[1]))
+        if (match := _THRESHOLD.fullmatch(text)) is not None:
             raise OrchestrateError(
                 f"--final: found {text!r}, but the time to a threshold is a cost, not a return",
-                hint=f"for these times: orchestrate report SWEEP --threshold {found[1] or 'RETURN'}",
+                hint=f"for these times: orchestrate report SWEEP --threshold {match[1] or 'RETURN'}",
             )
         raise OrchestrateError(
             f"--final: found {text!r}, expected last, mean:K or area",
@@ -149,14 +149,14 @@ def _in_order(runs: pl.DataFrame) -> pl.DataFrame:
 def _scores(collected: Collected, metric: pl.Expr, measure: FinalMeasure) -> list[_Score | None]:
     """Return this measure of a metric, for each run that recorded it."""
     wanted = collected.runs.select("sweep", "run_id", name=metric)
-    found = (
+    table = (
         collected.metrics.join(wanted, on=["sweep", "run_id", "name"], how="semi")
         .group_by("sweep", "run_id", "name", maintain_order=True)
         .agg("frames", "value")
     )
     scores = {
         (sweep, run_id): _score(measure, name, frames, values)
-        for sweep, run_id, name, frames, values in found.iter_rows()
+        for sweep, run_id, name, frames, values in table.iter_rows()
     }
     return [scores.get(run) for run in collected.runs.select("sweep", "run_id").iter_rows()]
 

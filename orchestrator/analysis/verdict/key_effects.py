@@ -48,11 +48,11 @@ class KeyEffect:
 
 def key_effects(finals: Sequence[Final]) -> list[KeyEffect]:
     """Return the effects by task, the largest first; none in a task where a single key varies."""
-    found = []
+    by_key = []
     for task, keys, members in _varying(finals):
         effects = [effect for key in keys if (effect := _effect(task, key, members)) is not None]
-        found += sorted(effects, key=lambda effect: -effect.size)
-    return found
+        by_key += sorted(effects, key=lambda effect: -effect.size)
+    return by_key
 
 
 def keys_without_effect(finals: Sequence[Final]) -> list[tuple[str, str]]:
@@ -60,11 +60,11 @@ def keys_without_effect(finals: Sequence[Final]) -> list[tuple[str, str]]:
 
     Not of those that have an effect among other runs of the task, which can be ranked against each other.
     """
-    found: dict[tuple[str, str], bool] = {}
+    pairs: dict[tuple[str, str], bool] = {}
     for task, keys, members in _varying(finals):
         for key in keys:
-            found[task, key] = found.get((task, key), False) or bool(_whole(key, members))
-    return [pair for pair, whole in found.items() if not whole]
+            pairs[task, key] = pairs.get((task, key), False) or bool(_whole(key, members))
+    return [pair for pair, whole in pairs.items() if not whole]
 
 
 def _varying(finals: Sequence[Final]) -> Iterator[tuple[str, list[str], list[Final]]]:

@@ -187,13 +187,13 @@ class _Panel(NamedTuple):
     part: tuple[int, int] = (1, 1)
 
 
-def _parts(tasks: tuple[str, ...], found: Sequence[Sequence[Variant]]) -> Iterator[_Panel]:
+def _parts(tasks: tuple[str, ...], variantses: Sequence[Sequence[Variant]]) -> Iterator[_Panel]:
     """Yield the panels of the same tasks, given their classes of comparable variants."""
-    several = [own for own in found if len(own) > 1]
-    alone = [variant for own in found if len(own) == 1 for variant in own]
+    several = [own for own in variantses if len(own) > 1]
+    alone = [variant for own in variantses if len(own) == 1 for variant in own]
     panels = [_Panel(tasks, own) for own in several]
     if alone:
-        panels.append(_Panel(tasks, alone, ranked=len(found) == 1))
+        panels.append(_Panel(tasks, alone, ranked=len(variantses) == 1))
     for number, panel in enumerate(panels, 1):
         yield panel._replace(part=(number, len(panels)))
 

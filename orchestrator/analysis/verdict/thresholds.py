@@ -52,7 +52,7 @@ def times_to_threshold(
         if final.estimate is not None and kind_of(final.terms.metric) == "evaluation"
     ]
     series = series_of(collected, [row for final in able for row in final.group.counted()[0]])
-    found = []
+    times = []
     for task in dict.fromkeys(final.group.task for final in able):
         own = [final for final in able if final.group.task == task]
         curves = [_curves(final, series) for final in own]
@@ -61,8 +61,8 @@ def times_to_threshold(
             frames = first_reached(several, level)
             if frames is not None:
                 price = _price(final.group, prices)
-                found.append(TimeToThreshold(final.group, level, frames, _seconds(several, level), price))
-    return found
+                times.append(TimeToThreshold(final.group, level, frames, _seconds(several, level), price))
+    return times
 
 
 def _seconds(curves: Sequence[Series], threshold: float) -> FramesToThreshold | None:

@@ -76,7 +76,7 @@ class _Modules:
 
     def walk(self, roots: Iterable[str]) -> None:
         """Add these modules, of a package all, and what they import."""
-        left = [found for root in roots for found in (root, *self._below(root))]
+        left = [module for root in roots for module in (root, *self._below(root))]
         self._seen |= set(left)
         while left:
             module = left.pop()

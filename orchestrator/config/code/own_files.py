@@ -37,9 +37,9 @@ def own_files() -> tuple[dict[str, Path], dict[str, Path]]:
 
     In a snapshot nothing is left to pack. It holds data as a wheel does.
     """
-    found = dict(_installed() if IMPORTED_FROM.is_dir() else _below(IMPORTED_FROM.parent))
-    packed = {name: path for name, path in found.items() if not name.startswith(_NOT_PACKED)}
-    return {name: path for name, path in found.items() if name not in packed}, packed
+    files = dict(_installed() if IMPORTED_FROM.is_dir() else _below(IMPORTED_FROM.parent))
+    packed = {name: path for name, path in files.items() if not name.startswith(_NOT_PACKED)}
+    return {name: path for name, path in files.items() if name not in packed}, packed
 
 
 def pack(files: Mapping[str, Path]) -> BinaryIO:
@@ -60,8 +60,8 @@ def _installed() -> Iterator[tuple[str, Path]]:
         below = ((f"{package}/{name}", path) for name, path in _below(IMPORTED_FROM / package))
         yield from ((name, path) for name, path in below if not name.startswith(_NOT_IN_JOBS))
     for place in map(data, DATA):
-        found = _below(place) if place.is_dir() else [("", place)]
-        yield from ((f"orchestrator/{place.name}/{name}".rstrip("/"), path) for name, path in found)
+        files = _below(place) if place.is_dir() else [("", place)]
+        yield from ((f"orchestrator/{place.name}/{name}".rstrip("/"), path) for name, path in files)
 
 
 def _below(top: Path) -> Iterator[tuple[str, Path]]:

@@ -94,8 +94,8 @@ def is_whole(code: CodeDir) -> bool:
     """Return whether a snapshot's content matches its id. Reads every file."""
     try:
         facts = code.facts()
-        project, found = facts["project"], _found(map(unquoted, facts["files"]), code)
-        return _name(project and project["commit"], found) == code.code_id
+        project, marks = facts["project"], _found(map(unquoted, facts["files"]), code)
+        return _name(project and project["commit"], marks) == code.code_id
     except (DamagedFileError, OSError, KeyError, TypeError):
         return False
 
@@ -294,9 +294,9 @@ def _facts(source: _Source, left_out: Mapping[str, str]) -> dict[str, Any]:
 
 def _verify(marks: Mapping[str, str], code: CodeDir) -> None:
     """Raise :class:`DamagedFileError` unless the folder matches its id."""
-    found = _found(marks, code)
+    present = _found(marks, code)
     for name, mark in marks.items():
-        if found.get(name) != mark:
+        if present.get(name) != mark:
             raise DamagedFileError(
                 code.path / name,
                 "has changed since it was stored, or was lost in a power cut",
@@ -373,22 +373,22 @@ def _module_folders(source: _Source, code: CodeDir) -> tuple[list[Path], list[st
     They are on Python's path, or installed as editable. A folder outside the project is included only if
     PYTHONPATH names it. The notes name plug-ins that are not copied.
     """
-    tree, found, notes = source.tree, [], []
+    tree, folders, notes = source.tree, [], []
     held = {Path(), *(parent for item in tree.items for parent in Path(item.path).parents)} if tree else set()
     named = {os.path.abspath(name) for name in os.environ.get("PYTHONPATH", "").split(os.pathsep) if name}
     for entry in sys.path if sys.flags.safe_path else sys.path[1:]:
         folder = Path(entry).resolve()
         if tree and folder.is_relative_to(tree.root) and folder.relative_to(tree.root) in held:
-            found.append(code.tree / folder.relative_to(tree.root))
+            folders.append(code.tree / folder.relative_to(tree.root))
         elif os.path.abspath(entry) in named:
-            found.append(Path(entry).absolute())
+            folders.append(Path(entry).absolute())
     for distribution in distributions():
         for folder in _editable_folders(distribution):
             if tree and folder.is_relative_to(tree.root):
-                found.append(code.tree / folder.relative_to(tree.root))
+                folders.append(code.tree / folder.relative_to(tree.root))
             elif _is_plugin(distribution):
                 notes.append(f"the code of {distribution.name} in {folder} is not copied: {_EDITS}")
-    return found, notes
+    return folders, notes
 
 
 def _editable_folders(distribution: Distribution) -> set[Path]:

@@ -131,14 +131,14 @@ def list_files(
     root = Path(os.fsdecode(top.removesuffix(b"\n")))
     inside = [os.fspath(path.relative_to(root)) for path in without if path.is_relative_to(root)]
     hidden = [f"--exclude=/{_escaped(path)}" for path in inside if path != "."]
-    found = _Sorting(root, inside, any_owner, read)
-    found.take_all(found.listed(root, "-c"), tracked=True)
-    found.take_all(found.listed(root, "-o", "--exclude-standard", *hidden), tracked=False)
-    found.link_results()
-    found.take_ignored(found.listed(root, "-o", "-i", "--exclude-standard", "--directory"))
-    items = _without_nested(found.items.values())
-    new = tuple(item.path for item in items if item.path in found.untracked)
-    return WorkTreeFiles(root, items, found.linked, found.left_out, new)
+    files = _Sorting(root, inside, any_owner, read)
+    files.take_all(files.listed(root, "-c"), tracked=True)
+    files.take_all(files.listed(root, "-o", "--exclude-standard", *hidden), tracked=False)
+    files.link_results()
+    files.take_ignored(files.listed(root, "-o", "-i", "--exclude-standard", "--directory"))
+    items = _without_nested(files.items.values())
+    new = tuple(item.path for item in items if item.path in files.untracked)
+    return WorkTreeFiles(root, items, files.linked, files.left_out, new)
 
 
 @dataclass
@@ -204,9 +204,9 @@ class _Sorting:
             new = {path for path in self.untracked if path.startswith(top)}
             if not new:
                 continue  # all of it is tracked, or part of an earlier one
-            for found in (self.items, self.linked, self.left_out):
-                for path in new & found.keys():
-                    del found[path]
+            for by_path in (self.items, self.linked, self.left_out):
+                for path in new & by_path.keys():
+                    del by_path[path]
             self.untracked -= new
             if any(path.startswith(top) for path in self.items):
                 self.left_out[top] = "results of a sweep, of which git tracks a part"

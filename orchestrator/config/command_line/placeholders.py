@@ -41,15 +41,15 @@ _SETS = (
 def keys_asked_for(command: Any) -> set[str]:
     """Return the keys of the placeholders in a command."""
     items = command if isinstance(command, list | tuple) else ()
-    found = (match for item in items for match in _PLACEHOLDER.finditer(_text(item)))
-    return {match["key"] for match in found if match["key"] and not match["dollar"]}
+    placeholders = (match for item in items for match in _PLACEHOLDER.finditer(_text(item)))
+    return {match["key"] for match in placeholders if match["key"] and not match["dollar"]}
 
 
 def flags_in(command: Any) -> list[tuple[str, str]]:
     """Return the keys of placeholders such as ``{key:flag}`` in a command, each with its form."""
     items = command if isinstance(command, list | tuple) else ()
-    found = (match for item in items for match in _PLACEHOLDER.finditer(_text(item)))
-    return [(match["key"], match["form"]) for match in found if match["form"]]
+    placeholders = (match for item in items for match in _PLACEHOLDER.finditer(_text(item)))
+    return [(match["key"], match["form"]) for match in placeholders if match["form"]]
 
 
 def arguments(command: Sequence[Value], point: Mapping[str, Any]) -> list[str]:
@@ -59,18 +59,18 @@ def arguments(command: Sequence[Value], point: Mapping[str, Any]) -> list[str]:
     """
     values = {"threads": 1, **point}
     code = shell_code_at(command)
-    found: list[str] = []
+    argv: list[str] = []
     for position, text in enumerate(map(_text, command)):
         if position == code:
             _refuse_unset_variables("\n".join(map(_text, command[:code])), text, values)
-            found.append(_PLACEHOLDER.sub(lambda match: _in_shell(match, match.string, values), text))
+            argv.append(_PLACEHOLDER.sub(lambda match: _in_shell(match, match.string, values), text))
         elif "{" not in text:
-            found.append(text)
+            argv.append(text)
         elif (alone := _PLACEHOLDER.fullmatch(text)) and _is_filled(alone, text, values):
-            found += _words(alone, values)
+            argv += _words(alone, values)
         else:
-            found.append(_longer_argument(text, values))
-    return found
+            argv.append(_longer_argument(text, values))
+    return argv
 
 
 def _longer_argument(text: str, values: Mapping[str, Any]) -> str:
@@ -145,9 +145,9 @@ def _is_filled(match: re.Match[str], item: str, values: Mapping[str, Any]) -> bo
     return True
 
 
-def _ambiguous(key: str, found: str, item: str) -> OrchestrateError:
+def _ambiguous(key: str, text: str, item: str) -> OrchestrateError:
     return OrchestrateError(
-        f"`command`: {item!r} has {found}, and {key} is a key of the run",
+        f"`command`: {item!r} has {text}, and {key} is a key of the run",
         hint=f"write {{{key}}} for the run's value, ${{{{{key}}}}} for a variable of a shell",
     )
 

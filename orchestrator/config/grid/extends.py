@@ -82,25 +82,25 @@ class Extended:
 def merge(inherited: Entries, own: Entries, source: YamlFile) -> Entries:
     """Merge the sections of two grids; those of ``own`` come first. Raises :class:`GridError`."""
     mine = {bare_key(entry.key) for name in _KEYED for entry in _mapping(own, name, source)}
-    found = {entry.key: entry for entry in inherited.entries} | {entry.key: entry for entry in own.entries}
-    for name, entry in found.items():
+    sections = {entry.key: entry for entry in inherited.entries} | {entry.key: entry for entry in own.entries}
+    for name, entry in sections.items():
         theirs = _mapping(inherited, name, source) if name in (*_KEYED, "resources") else ()
         if name in _KEYED:
             together = _mapping(own, name, source)
             names = {bare_key(entry.key) for entry in together}
             kept = [one for one in theirs if bare_key(one.key) not in mine - names]
-            found[name] = replace(entry, node=Entries(_over(kept, together), entry.node.at))
+            sections[name] = replace(entry, node=Entries(_over(kept, together), entry.node.at))
         elif name == "resources":
-            found[name] = replace(
+            sections[name] = replace(
                 entry, node=Entries(_over(theirs, _mapping(own, name, source)), entry.node.at)
             )
         elif name == "for":
             rules = _rules_without(_list(inherited, name, source), mine)
-            found[name] = replace(entry, node=Items((*rules, *_list(own, name, source)), entry.node.at))
+            sections[name] = replace(entry, node=Items((*rules, *_list(own, name, source)), entry.node.at))
         elif name == "exclude":
             both = (*_list(inherited, name, source), *_list(own, name, source))
-            found[name] = replace(entry, node=Items(both, entry.node.at))
-    return Entries(tuple(found.values()), own.at)
+            sections[name] = replace(entry, node=Items(both, entry.node.at))
+    return Entries(tuple(sections.values()), own.at)
 
 
 def written(root: Entries, head: str) -> str:

@@ -202,7 +202,7 @@ def _suggest_section(entry: KeyNode, sections: Sequence[str]) -> str:
     key = entry.key
     if key in RESOURCES or key in OTHER_NAMES:
         return f"did you mean resources: {{{OTHER_NAMES.get(key, key)}: …}}?"
-    within = [entry.key for entry in entry.node.entries] if isinstance(entry.node, Entries) else []
+    within = [inner.key for inner in entry.node.entries] if isinstance(entry.node, Entries) else []
     near = section_hint(key, within, sections) or did_you_mean(key, SECTIONS)
     return near or "the trainer's own keys go into base or matrix"
 
@@ -243,11 +243,11 @@ def _trainer(sections: Mapping[str, KeyNode], source: YamlFile) -> TrainerSpec:
     return get_trainer(str(node.value))
 
 
-def _suggest_trainer(found: str, names: Sequence[str]) -> str | None:
-    if near := did_you_mean(found, names):
+def _suggest_trainer(name: str, names: Sequence[str]) -> str | None:
+    if near := did_you_mean(name, names):
         return near
     # An algorithm in place of a trainer.
-    if found.endswith(("ppo", "sac", "ddpg", "dqn", "iql", "qmix", "vdn")):
+    if name.endswith(("ppo", "sac", "ddpg", "dqn", "iql", "qmix", "vdn")):
         return "algorithms are keys of base or matrix: trainer: benchmarl, and base: {algorithm: mappo}"
     return f"a program of your own is {PROGRAM_OF_ONES_OWN} (docs/run-protocol.md)"
 

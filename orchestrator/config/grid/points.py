@@ -29,7 +29,7 @@ def read_exclude(
     An entry without a match is an error; an inherited one is left out.
     """
     known = [key for axis in axes for key in axis.keys]
-    found = []
+    exclusions = []
     for entries in _list_of_points(node, "exclude", source):
         own = not entries.at.file
         for entry in entries.entries:
@@ -49,8 +49,8 @@ def read_exclude(
         if own:
             _must_match(exclusion, choices, axes, source)
         if possible:
-            found.append(exclusion)
-    return tuple(found)
+            exclusions.append(exclusion)
+    return tuple(exclusions)
 
 
 def _choices(entry: KeyNode, axes: Sequence[Axis]) -> Sequence[Node]:
@@ -134,9 +134,9 @@ def _list_of_points(node: Node | None, section: str, source: YamlFile) -> list[E
     points = []
     for item in node.items:
         if not isinstance(item, Entries) or not item.entries:
-            found = "an empty mapping" if isinstance(item, Entries) else kind(item)
+            told = "an empty mapping" if isinstance(item, Entries) else kind(item)
             raise source.error(
-                item.at, f"{section}: found {found}, expected a mapping of keys to values", example
+                item.at, f"{section}: found {told}, expected a mapping of keys to values", example
             )
         points.append(item)
     return points
@@ -180,11 +180,11 @@ def _must_be_known(key: str, nodes: Sequence[Node], column: Sequence[Value], sou
         value = plain_value(node)
         if same_value(value) in values:
             continue
-        found, expected = shown(value), list(values.values())
-        near = nearest_key(found, expected)
+        text, expected = shown(value), list(values.values())
+        near = nearest_key(text, expected)
         raise source.error(
             node.at,
-            f"exclude: {key} is never {found}, so nothing is excluded; "
+            f"exclude: {key} is never {text}, so nothing is excluded; "
             f"expected one of: {', '.join(expected[:10])}{', …' if len(expected) > 10 else ''}",
             f"did you mean {near}?" if near else None,
         )

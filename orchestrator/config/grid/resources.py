@@ -94,8 +94,8 @@ def resources_of(run: Run, asked: ResourceRequest, trainer: TrainerSpec, source:
         if formula.name == "nodes":
             _require_nodes(own["nodes"], formula.at, trainer, source)
     named: dict[str, Any] = {**asked.stated, **own}
-    found = replace(trainer.resources_of(run, named.get("nodes", 1)), **named)
-    return replace(found, cpus_per_task=max(found.cpus_per_task, run.threads))
+    occupied = replace(trainer.resources_of(run, named.get("nodes", 1)), **named)
+    return replace(occupied, cpus_per_task=max(occupied.cpus_per_task, run.threads))
 
 
 def _require_nodes(nodes: int, at: Position, trainer: TrainerSpec, source: YamlFile) -> None:
@@ -112,17 +112,17 @@ def _require_nodes(nodes: int, at: Position, trainer: TrainerSpec, source: YamlF
 
 def largest(many: Iterable[Resources]) -> Resources:
     """Return the largest amount of each resource; ``None`` counts as the least."""
-    found = list(many)
+    needs = list(many)
 
     def most(amounts: Iterable[str | None], size: Callable[[str], float]) -> str | None:
         return max((amount for amount in amounts if amount is not None), key=size, default=None)
 
     return Resources(
-        max((amounts.cpus_per_task for amounts in found), default=1),
-        max((amounts.gpus for amounts in found), default=0),
-        most((amounts.mem for amounts in found), megabytes),
-        most((amounts.time for amounts in found), seconds),
-        max((amounts.nodes for amounts in found), default=1),
+        max((amounts.cpus_per_task for amounts in needs), default=1),
+        max((amounts.gpus for amounts in needs), default=0),
+        most((amounts.mem for amounts in needs), megabytes),
+        most((amounts.time for amounts in needs), seconds),
+        max((amounts.nodes for amounts in needs), default=1),
     )
 
 

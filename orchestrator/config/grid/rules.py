@@ -74,7 +74,7 @@ def _entries(node: Node | None, source: YamlFile) -> list[Entries]:
         return []
     if not isinstance(node, Items):
         raise source.unexpected("for", node, "a list of mappings", _EXAMPLE)
-    found = []
+    rules = []
     for item in node.items:
         if not isinstance(item, Entries) or not item.entries:
             told = "an empty mapping" if isinstance(item, Entries) else kind(item)
@@ -82,8 +82,8 @@ def _entries(node: Node | None, source: YamlFile) -> list[Entries]:
                 item.at, f"for: found {told}, expected a mapping with a condition and set", _EXAMPLE
             )
         _require_both(item, source)
-        found.append(item)
-    return found
+        rules.append(item)
+    return rules
 
 
 def _require_both(item: Entries, source: YamlFile) -> None:
@@ -158,9 +158,9 @@ def _values(
     """Return what an entry sets, with positions."""
     node = next(entry.node for entry in item.entries if entry.key == SET)
     if not isinstance(node, Entries) or not node.entries:
-        found = "an empty mapping" if isinstance(node, Entries) else kind(node)
+        told = "an empty mapping" if isinstance(node, Entries) else kind(node)
         raise source.error(
-            node.at, f"for: {SET}: found {found}, expected a mapping of the trainer's keys", _EXAMPLE
+            node.at, f"for: {SET}: found {told}, expected a mapping of the trainer's keys", _EXAMPLE
         )
     values: dict[str, Value] = {}
     places: dict[str, Position] = {}

@@ -92,10 +92,10 @@ class Keys:
 
     def check_secret(self, key: str, value: Value, at: Position) -> None:
         """Refuse what looks like a secret."""
-        if found := secret_in(key, value):
+        if secret := secret_in(key, value):
             raise self.source.error(
                 at,
-                f"found {found}{'' if found == key else f' in {key}'}, which looks like a secret: grids, "
+                f"found {secret}{'' if secret == key else f' in {key}'}, which looks like a secret: grids, "
                 "results and reports stay on disk",
                 WHERE_THEY_GO,
             )
@@ -125,8 +125,8 @@ def several_values(entry: KeyNode, source: YamlFile) -> list[tuple[Value, Positi
             raise source.error(
                 node.at, f"{key}: found nothing, expected a list of values", "[null] is one null"
             )
-        found = sweep_values(node.value) if isinstance(node.value, str) else None
-        values = [(value, node.at) for value in (found if found is not None else [node.value])]
+        swept = sweep_values(node.value) if isinstance(node.value, str) else None
+        values = [(value, node.at) for value in (swept if swept is not None else [node.value])]
     else:
         for scalar in scalars(node):
             _refuse_sweep(key, scalar, source, "expected values in a list", f"write {key}: {scalar.value}")
@@ -140,14 +140,14 @@ def several_values(entry: KeyNode, source: YamlFile) -> list[tuple[Value, Positi
     return values
 
 
-def nearest_key(found: str, known: Iterable[str]) -> str | None:
+def nearest_key(key: str, known: Iterable[str]) -> str | None:
     """Return the known key nearest to a misspelt one, also by its last part; None if none is near."""
     names = list(known)
-    close = difflib.get_close_matches(found, names, 1, 0.6)
+    close = difflib.get_close_matches(key, names, 1, 0.6)
     if close:
         return close[0]
     tails = {name.rpartition(".")[2]: name for name in reversed(names)}
-    return tails.get(found.rpartition(".")[2])
+    return tails.get(key.rpartition(".")[2])
 
 
 def _refuse_sweep(key: str, scalar: Scalar, source: YamlFile, expected: str, hint: str) -> None:

@@ -48,27 +48,27 @@ def find_profile(name_or_path: str) -> Profile:
 def as_typed(profile: Profile) -> str:
     """Return the profile as an argument of `--on`: its name if that finds it, otherwise its file."""
     try:
-        found = find_profile(profile.name).source == profile.source
+        by_name = find_profile(profile.name).source == profile.source
     except ProfileError:
-        found = False
-    return profile.name if found else profile.source
+        by_name = False
+    return profile.name if by_name else profile.source
 
 
 def profile_names() -> list[str]:
     """Return all names accepted by :func:`find_profile`, sorted, ``local`` first."""
-    found = {path.stem for folder in _folders() for path in folder.glob("*.yaml")}
-    return [_LOCAL.name, *sorted(name for name in found - {_LOCAL.name} if _NAME.fullmatch(name))]
+    names = {path.stem for folder in _folders() for path in folder.glob("*.yaml")}
+    return [_LOCAL.name, *sorted(name for name in names - {_LOCAL.name} if _NAME.fullmatch(name))]
 
 
 def every_profile() -> tuple[list[Profile], list[ProfileError]]:
     """Return all named profiles, and the errors of invalid ones."""
-    found, problems = [], []
+    profiles, problems = [], []
     for name in profile_names():
         try:
-            found.append(find_profile(name))
+            profiles.append(find_profile(name))
         except ProfileError as error:
             problems.append(error)
-    return found, problems
+    return profiles, problems
 
 
 def place_of(profile: Profile) -> str:

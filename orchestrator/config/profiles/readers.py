@@ -110,10 +110,10 @@ def read_backend(key: str, node: Node, source: YamlFile) -> Value:
 
 def read_gpus(key: str, node: Node, source: YamlFile) -> tuple[str | None, int]:
     """Read a number of GPUs, with or without a type."""
-    found = _GPUS.fullmatch(node.text.strip()) if isinstance(node, Scalar) else None
-    if found is None:
+    gpus = _GPUS.fullmatch(node.text.strip()) if isinstance(node, Scalar) else None
+    if gpus is None:
         raise source.unexpected(key, node, "a number, or a type and a number such as l4:2")
-    return found["type"], int(found["count"])
+    return gpus["type"], int(gpus["count"])
 
 
 def read_accelerators(key: str, node: Node, source: YamlFile) -> str:
@@ -125,12 +125,12 @@ def read_accelerators(key: str, node: Node, source: YamlFile) -> str:
         node = Scalar(f"{entry.key}:{count}", False, node.at, f"{entry.key}:{count}")
     elif not isinstance(node, Scalar):
         hint = ALTERNATIVES
-    found = _GPUS.fullmatch(node.text.strip()) if isinstance(node, Scalar) else None
+    gpus = _GPUS.fullmatch(node.text.strip()) if isinstance(node, Scalar) else None
     if isinstance(node, Scalar) and _ACCELERATOR.fullmatch(node.text.strip()):
         return f"{node.text.strip()}:1"
-    if found is None or found["type"] is None or not int(found["count"]):
+    if gpus is None or gpus["type"] is None or not int(gpus["count"]):
         raise source.unexpected(key, node, "a GPU and a number such as L4:1", hint)
-    return f"{found['type']}:{int(found['count'])}"
+    return f"{gpus['type']}:{int(gpus['count'])}"
 
 
 def read_store(key: str, node: Node, source: YamlFile) -> str:
@@ -262,15 +262,15 @@ def _refuse_assigned_secrets(key: str, text: str, node: Node, source: YamlFile) 
     for name in _ASSIGNED.findall(text):
         if looks_secret(name):
             raise _secret(key, name, node, source)
-    if found := secret_in_text(text):
-        raise _secret(key, found, node, source)
+    if secret := secret_in_text(text):
+        raise _secret(key, secret, node, source)
 
 
-def _secret(key: str, found: str, node: Node | KeyNode, source: YamlFile) -> PlacedError:
-    name = found if _NAME.fullmatch(found) else "it"
+def _secret(key: str, text: str, node: Node | KeyNode, source: YamlFile) -> PlacedError:
+    name = text if _NAME.fullmatch(text) else "it"
     return source.error(
         node.at,
-        f"{key}: found {found}, which looks like a secret: profiles and scripts stay on disk",
+        f"{key}: found {text}, which looks like a secret: profiles and scripts stay on disk",
         f"export {name} in the shell that submits: jobs inherit its environment",
     )
 
@@ -326,12 +326,12 @@ def read_forbidden(own: Names, key: str, node: Node, source: YamlFile) -> frozen
 
 def read_required(keys: Names, key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
     """Parse required keys, or alternatives such as ``setup or modules``."""
-    found = read_texts(key, node, source)
-    for name in (name for one in found for name in one.split(" or ")):
+    required = read_texts(key, node, source)
+    for name in (name for one in required for name in one.split(" or ")):
         if name not in keys():
             raise source.error(
                 node.at,
                 f"{key}: found {shown(name)}, expected keys of a profile such as account",
                 did_you_mean(name, keys(), OTHER_KEYS),
             )
-    return found
+    return required

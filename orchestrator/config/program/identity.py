@@ -212,8 +212,8 @@ class ProjectFiles:
         for entry in patterns.less:
             files = {name: path for name, path in files.items() if not _fits(name, entry)}
         asked |= {os.path.normpath(name) for name in named}
-        found = ((name, digest_of(path, asked=name in asked)) for name, path in files.items())
-        return {name: digest for name, digest in found if digest is not None}
+        digests = ((name, digest_of(path, asked=name in asked)) for name, path in files.items())
+        return {name: digest for name, digest in digests if digest is not None}
 
     def _default_files(self) -> dict[str, Path]:
         """Return the project's sources and settings; outside git, those in the start folder."""
@@ -239,8 +239,8 @@ class ProjectFiles:
             return {}
         if not self._is_copied(plain):
             top = (self.start / plain).parent
-            found = {os.path.relpath(path, top): path for path in modules_beside(top)}
-            return {os.path.normpath(os.path.join(folder, other)): path for other, path in found.items()}
+            beside = {os.path.relpath(path, top): path for path in modules_beside(top)}
+            return {os.path.normpath(os.path.join(folder, other)): path for other, path in beside.items()}
         start = f"{folder}/" if folder else ""
         return {
             other: path
@@ -252,8 +252,8 @@ class ProjectFiles:
     def _fitting(self, entry: str) -> dict[str, Path]:
         """Return the files that match an entry of the key `code`: among the listed ones, else on disk."""
         fitting = (name for name in self.listed if _fits(name, entry))
-        if found := {name: self.listed[name] for name in fitting if self._is_copied(name)}:
-            return found
+        if listed := {name: self.listed[name] for name in fitting if self._is_copied(name)}:
+            return listed
         if "*" in entry or "?" in entry:
             names: Iterable[str] = iglob(entry, root_dir=self.start, recursive=True)
         else:
@@ -292,9 +292,9 @@ def _listing(start: Path, without: Sequence[Path], any_owner: bool) -> tuple[dic
     kept = _frozen_listing(start) or _live_listing(start, without, any_owner)
     if kept is None:
         return {}, set()
-    root, found = kept
-    results = results_among(found)
-    names = [name for name in found if not name.startswith(results)] if results else found
+    root, paths = kept
+    results = results_among(paths)
+    names = [name for name in paths if not name.startswith(results)] if results else paths
     ours = is_own_package(names)
     top = os.path.relpath(start.resolve(), root.resolve())
     listed = {os.path.relpath(f"/{name}", f"/{top}"): root / name for name in names}

@@ -53,14 +53,14 @@ class ActorCriticSpec(TrainerSpec):
         if nodes > 1 and mode != "parallel":  # one process, or processes that share memory
             return f"mode {mode} of the trainer {run.trainer} trains on one node"
         for name in ("actors", "learners"):
-            if (found := _count(run, name, 0 if name == "learners" else 1)) % nodes:
-                return f"{name}: {found} is no multiple of it: write {name}: {max(1, found // nodes) * nodes}"
+            if (count := _count(run, name, 0 if name == "learners" else 1)) % nodes:
+                return f"{name}: {count} is no multiple of it: write {name}: {max(1, count // nodes) * nodes}"
         return ""
 
     def resources_of_node(self, run: Run, nodes: int) -> Resources:
         """Return a node's share of the run's cores."""
-        found = self.resources(run)
-        return replace(found, cpus_per_task=-(-found.cpus_per_task // nodes))
+        whole = self.resources(run)
+        return replace(whole, cpus_per_task=-(-whole.cpus_per_task // nodes))
 
     def with_preset(self, name: str, own: Mapping[str, Value]) -> Mapping[str, Value]:
         """Return the same sizes in one process where the point has another mode."""
@@ -93,17 +93,17 @@ def _resources_of(run: Run, *, learners_apart: bool) -> Resources:
 
 def _count(run: Run, key: str, otherwise: int = 1) -> int:
     """Return the run's value of a key for a number of processes. Raises :class:`OrchestrateError`."""
-    found = run.value_of(key)
+    value = run.value_of(key)
     try:
-        return otherwise if found is None else int(str(found))
+        return otherwise if value is None else int(str(value))
     except ValueError:
-        raise OrchestrateError(f"{key}: found {found!r}, expected a whole number") from None
+        raise OrchestrateError(f"{key}: found {value!r}, expected a whole number") from None
 
 
 def _silence_of(run: Run, *, learners_apart: bool) -> SilenceLimit:
     """Return for how long the first process of a run may be silent: longer than it waits for the others."""
-    found = run.value_of("actor_timeout")
-    timeout = float(found) if isinstance(found, int | float) else _ACTOR_TIMEOUT_S
+    asked = run.value_of("actor_timeout")
+    timeout = float(asked) if isinstance(asked, int | float) else _ACTOR_TIMEOUT_S
     who = "its process"
     if run.overrides.get("mode") == "parallel":
         who = "learner 0" if learners_apart else "actor 0"

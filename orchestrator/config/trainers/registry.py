@@ -28,10 +28,10 @@ _BUILT_IN = {
 def is_installed(spec: TrainerSpec) -> bool:
     """Return whether the trainer can run here: its own package (the first one) and its plug-ins exist."""
     try:
-        found = not spec.packages or bool(version(spec.packages[0]))
+        own = not spec.packages or bool(version(spec.packages[0]))
     except PackageNotFoundError:
         return False
-    return found and all(plugin_folder(source) is not None for source in spec.plugins)
+    return own and all(plugin_folder(source) is not None for source in spec.plugins)
 
 
 def installed_plugin(name: str) -> EntryPoint | None:

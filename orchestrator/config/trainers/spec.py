@@ -135,8 +135,8 @@ class TrainerSpec:
         try:
             if nodes > 1 and (why := self.refuses_nodes(run, nodes)):
                 raise OrchestrateError(f"resources.nodes: found {nodes}, and {why}", hint="or remove nodes")
-            found = self.resources_of_node(run, nodes)
-            return replace(found, cpus_per_task=max(found.cpus_per_task, run.threads))
+            occupied = self.resources_of_node(run, nodes)
+            return replace(occupied, cpus_per_task=max(occupied.cpus_per_task, run.threads))
         except OrchestrateError:
             raise
         except Exception as error:  # the code of any package

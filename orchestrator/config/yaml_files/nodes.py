@@ -219,15 +219,15 @@ class _Reader:
                 merged += self.merged(entry)
             entries[entry.key] = entry
         # As YAML's merge keys do: own keys first, then the earlier mapping.
-        found = {entry.key: entry for entry in reversed(merged)}
-        found = {entry.key: found[entry.key] for entry in merged} | entries
-        return Entries(tuple(entry for key, entry in found.items() if key != _MERGE), at)
+        in_order = {entry.key: entry for entry in reversed(merged)}
+        in_order = {entry.key: in_order[entry.key] for entry in merged} | entries
+        return Entries(tuple(entry for key, entry in in_order.items() if key != _MERGE), at)
 
     def entry(self, event: Any, events: Iterator[Any], depth: int) -> KeyNode:
         at = self.at(event)
         if not isinstance(event, yaml.ScalarEvent):
-            found = "an alias" if isinstance(event, yaml.AliasEvent) else "a list or mapping"
-            raise self.source.error(at, f"found {found} as a key, expected text")
+            told = "an alias" if isinstance(event, yaml.AliasEvent) else "a list or mapping"
+            raise self.source.error(at, f"found {told} as a key, expected text")
         self.refuse_tag(event, at)
         if event.anchor is not None:
             raise self.source.error(
@@ -241,18 +241,18 @@ class _Reader:
 
     def aliased(self, name: str, at: Position, depth: int) -> Node:
         """Return the node that an alias stands for; it keeps the position of its anchor."""
-        found = self._anchors.get(name)
-        if found is None:
+        anchored = self._anchors.get(name)
+        if anchored is None:
             raise self.source.error(
                 at,
                 f"found *{name}, and no &{name} that ends above it",
                 did_you_mean(name, self._anchors, otherwise="a text that starts with * needs quotes"),
             )
-        self._size += found.size
+        self._size += anchored.size
         if self._size > _MAX_ALIASED:
             raise self.source.error(at, f"found *{name}: aliases stand for more than {_MAX_ALIASED:,} values")
-        self.descend(depth + found.height, at)
-        return found.node
+        self.descend(depth + anchored.height, at)
+        return anchored.node
 
     def merged(self, entry: KeyNode) -> list[KeyNode]:
         """Return the entries of the mappings behind a merge key."""

@@ -42,5 +42,5 @@ def _is_special(path: Path) -> bool:
 
     The pipe of a shell's ``<(…)`` is allowed: ``/dev/fd/63`` leads to no path.
     """
-    found = Path(os.path.realpath(path))
-    return found.exists() and not found.is_file() and not found.is_dir()
+    target = Path(os.path.realpath(path))
+    return target.exists() and not target.is_file() and not target.is_dir()

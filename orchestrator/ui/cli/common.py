@@ -147,10 +147,10 @@ def chosen(results: Path, names: Iterable[str]) -> list[SweepDir]:
 
 def required_sweeps(results: Path, names: list[str] | None) -> list[SweepDir]:
     """Return the named sweeps, by default all; without any it is an error."""
-    found = chosen(results, names or [])
-    if not found:
+    sweep_dirs = chosen(results, names or [])
+    if not sweep_dirs:
         raise NotFoundError(f"no sweep in {results}/ yet", hint="begin with: orchestrate sweep --grid GRID")
-    return found
+    return sweep_dirs
 
 
 def delegated_runs(sweep_dir: SweepDir) -> tuple[Sequence[str], Callable[[], None]]:
@@ -170,10 +170,10 @@ def chosen_runs(sweep_dir: SweepDir, selectors: Iterable[str]) -> list[IndexRow]
     from orchestrator.status.select_runs import one_run, select_runs
 
     rows = sweep_dir.read_index()
-    found: dict[str, IndexRow] = {}
+    selected: dict[str, IndexRow] = {}
     for selector in selectors:
         # An id selects one run; keys can select several.
         fitting = select_runs(rows, selector) if "=" in selector else []
         for row in fitting or [one_run(rows, selector, sweep_dir.name)]:
-            found[row.run_id] = row
-    return list(found.values()) if found else [row for row in rows if row.in_grid]
+            selected[row.run_id] = row
+    return list(selected.values()) if selected else [row for row in rows if row.in_grid]

@@ -71,16 +71,16 @@ def _login(host: str) -> _Login | None:
         return _Login(_KEY, _wrong(key))
     file = _netrc_file()
     try:
-        found = netrc.netrc(file).authenticators(host)
+        login = netrc.netrc(file).authenticators(host)
     except FileNotFoundError:
         return None
     except netrc.NetrcParseError as error:
         return _Login(str(file), f"line {error.lineno} cannot be read")
     except (OSError, UnicodeDecodeError) as error:
         return _Login(str(file), getattr(error, "strerror", None) or "it is no text")
-    if found is None:
+    if login is None:
         return None
-    return _Login(str(file), _wrong(found[2] or ""))
+    return _Login(str(file), _wrong(login[2] or ""))
 
 
 def _wrong(key: str) -> str:

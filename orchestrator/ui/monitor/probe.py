@@ -122,9 +122,9 @@ class TensorBoard:
     def look(self, has_events: bool) -> TensorBoardState:
         """Return its state; start one if there are events to show."""
         if self._process is None or self._process.poll() is not None:
-            found = _found_tensorboard(self._tree)
-            if found is not None:
-                return TensorBoardState("serving", found)
+            port = _found_tensorboard(self._tree)
+            if port is not None:
+                return TensorBoardState("serving", port)
         if self._process is None:
             return self._start() if has_events else TensorBoardState("waiting")
         if self._process.poll() is None:
@@ -190,9 +190,9 @@ class TensorBoard:
         with process.stdout as output:
             for line in output:
                 self._said = [*self._said[-20:], line]
-                found = _URL.search(line)
-                if found and b"TensorBoard" in line:
-                    self._port = int(found.group(1))
+                address = _URL.search(line)
+                if address and b"TensorBoard" in line:
+                    self._port = int(address.group(1))
 
 
 def main() -> None:
@@ -285,13 +285,13 @@ def _mount(path: str) -> dict[str, str]:
 
 def parse_gpus(text: str) -> tuple[Gpu, ...]:
     """Parse nvidia-smi's lines: index, name, utilisation in percent, memory and total memory in MiB."""
-    found = []
+    gpus = []
     for line in text.splitlines():
         parts = [part.strip() for part in line.split(",")]
         if len(parts) == 5 and parts[0].isdigit():
             busy, used, total = (_figure(part) for part in parts[2:])
-            found.append(Gpu(parts[0], parts[1], busy, _mebibytes(used), _mebibytes(total)))
-    return tuple(found)
+            gpus.append(Gpu(parts[0], parts[1], busy, _mebibytes(used), _mebibytes(total)))
+    return tuple(gpus)
 
 
 def parse_quota(text: str, places: Sequence[str]) -> Quota | None:

@@ -50,20 +50,20 @@ class WatchedTree:
 
     def look(self, now: float, limit: int) -> tuple[tuple[MonitoredSweep, ...], tuple[MonitoredRun, ...]]:
         """Return all sweeps, the ``limit`` most urgent runs, and a few failures more."""
-        found = [self._sweeps.setdefault(one.name, WatchedSweep(one)) for one in sweeps(self._path)]
-        for sweep in found:
+        watched = [self._sweeps.setdefault(one.name, WatchedSweep(one)) for one in sweeps(self._path)]
+        for sweep in watched:
             sweep.read(now)
-        self.has_events = self.has_events or self._finds_events(found)
-        rows = sorted(chain.from_iterable(sweep.rows() for sweep in found), key=lambda row: row.urgency)
+        self.has_events = self.has_events or self._finds_events(watched)
+        rows = sorted(chain.from_iterable(sweep.rows() for sweep in watched), key=lambda row: row.urgency)
         failed = [row for row in rows[limit:] if row.urgency[0] == URGENT_FIRST.index(RunState.FAILED)]
         shown = (*rows[:limit], *failed[:_FAILURES])
-        return tuple(sweep.summary() for sweep in found), tuple(row.sweep.details(row.run) for row in shown)
+        return tuple(sweep.summary() for sweep in watched), tuple(row.sweep.details(row.run) for row in shown)
 
-    def _finds_events(self, found: Sequence[WatchedSweep]) -> bool:
+    def _finds_events(self, watched: Sequence[WatchedSweep]) -> bool:
         """Continue the search, or begin it again."""
         searched = list(islice(self._searching, _SEARCHED))
         if not searched:
-            self._searching = chain.from_iterable(sweep.attempts() for sweep in found)
+            self._searching = chain.from_iterable(sweep.attempts() for sweep in watched)
             searched = list(islice(self._searching, _SEARCHED))
         return any(map(_has_events, searched))
 

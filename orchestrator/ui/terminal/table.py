@@ -171,10 +171,10 @@ class KeyTable:
 
 def _together(rows: Iterable[int], parts: Mapping[int, Parts]) -> Iterator[tuple[Parts, list[int]]]:
     """Yield the rows that have the same parts of a heading, in the order of their first row."""
-    found: dict[Parts, list[int]] = {}
+    together: dict[Parts, list[int]] = {}
     for row in rows:
-        found.setdefault(parts[row], []).append(row)
-    yield from found.items()
+        together.setdefault(parts[row], []).append(row)
+    yield from together.items()
 
 
 def _named(column: ScreenColumn, row: int) -> str:

@@ -143,13 +143,13 @@ def next_state(
     answer.
     """
     try:
-        found = access.sweeps()
+        sweep_dirs = access.sweeps()
     except Exception as error:
         return following(before, before.sights, now, error_line(error))
     if at_first is not None and before.at is None:
-        recorded = [_snapshot(access, access.recorded, sweep_dir, None, now) for sweep_dir in found]
+        recorded = [_snapshot(access, access.recorded, sweep_dir, None, now) for sweep_dir in sweep_dirs]
         at_first(FleetState(None, tuple(recorded)))
-    sights = [_snapshot(access, access.present, one, before.sight(one.name), now) for one in found]
+    sights = [_snapshot(access, access.present, one, before.sight(one.name), now) for one in sweep_dirs]
     return following(before, sights, now)
 
 

@@ -149,9 +149,9 @@ def marker(number: int, side: int) -> str:
 # Words
 
 
-def group_names(found: Sequence[SeedGroup]) -> list[str]:
+def group_names(groups: Sequence[SeedGroup]) -> list[str]:
     """Return short names for the groups of one task."""
-    return [short(name) for name in names([group.point for group in found])]
+    return [short(name) for name in names([group.point for group in groups])]
 
 
 def short(label: str) -> str:
@@ -231,9 +231,9 @@ def panels(
             yield part, title, panel, len(panels) > 1
 
 
-def first(found: Iterable[Picture]) -> tuple[Picture, ...]:
+def first(pictures: Iterable[Picture]) -> tuple[Picture, ...]:
     """Return as many pictures as a page has of a kind."""
-    return tuple(islice(found, MOST_PICTURES))
+    return tuple(islice(pictures, MOST_PICTURES))
 
 
 # Parts of a drawing

@@ -58,8 +58,8 @@ def inline(svg: str, name: str, alt: str, colours: Mapping[str, str]) -> Markup:
     assert size is not None
     body = body[body.index(">") + 1 : body.rindex("</svg>")]
     body = re.sub(r"(?:<use [^>]*/>\s*)+", _marks, body)
-    body = _STYLE.sub(lambda found: _attributes(found[1], colours), body)
-    body = re.sub(r' d="([^"]*)"', lambda found: f' d="{_path(found[1])}"', body)
+    body = _STYLE.sub(lambda match: _attributes(match[1], colours), body)
+    body = re.sub(r' d="([^"]*)"', lambda match: f' d="{_path(match[1])}"', body)
     body = re.sub(r"<[^>]+>", lambda tag: _LONG_NUMBER.sub(_rounded, tag[0]), body)
     body = body.replace("xlink:href", "href").replace(' transform="rotate(-0 ', ' data-r="(')
     body = re.sub(r' data-r="[^"]*"', "", body)
@@ -69,16 +69,16 @@ def inline(svg: str, name: str, alt: str, colours: Mapping[str, str]) -> Markup:
     return Markup(f'{head} aria-label="{escape(alt)}">{body}</svg>')  # noqa: S704  matplotlib escapes its text
 
 
-def _marks(found: re.Match[str]) -> str:
+def _marks(match: re.Match[str]) -> str:
     """Return equal marks as the corners of one path: a fifth of the bytes."""
-    uses = [match.groups() for match in _USE.finditer(found[0])]
+    uses = [match.groups() for match in _USE.finditer(match[0])]
     told = []
     for (mark, style), several in groupby(uses, key=lambda use: (use[0], use[3] or "")):
         places = [(x, y) for _, x, y, _ in several]
         if len(places) < _MANY_MARKS:
             told += [f'<use xlink:href="#{mark}" x="{x}" y="{y}"{style}/>' for x, y in places]
             continue
-        key = f"{mark}-{found.start()}-{len(told)}"
+        key = f"{mark}-{match.start()}-{len(told)}"
         told.append(
             f'<marker id="{key}" overflow="visible" markerUnits="userSpaceOnUse">'
             f'<use xlink:href="#{mark}"{style}/></marker>'

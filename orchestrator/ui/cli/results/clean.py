@@ -122,9 +122,9 @@ def _options(drop: str | None, older_than: str | None) -> CleanOptions:
         raise OrchestrateError(f"--older-than: {error}", hint="for example: --older-than 30d") from None
 
 
-def _print(found: Sequence[Surplus], results: Path, how: str | None) -> None:
+def _print(surpluses: Sequence[Surplus], results: Path, how: str | None) -> None:
     """Print the groups and the sum; ``how`` to remove them, None if they are removed."""
-    groups = [(surplus.sweep, group) for surplus in found for group in surplus.groups.values()]
+    groups = [(surplus.sweep, group) for surplus in surpluses for group in surplus.groups.values()]
     if groups:
         _print_table(groups)
     files, size = sum(group.count for _, group in groups), amount(sum(group.size for _, group in groups))
@@ -135,12 +135,12 @@ def _print(found: Sequence[Surplus], results: Path, how: str | None) -> None:
     else:
         typer.echo(f"{count(files, 'file')}, {size}, can be removed: {how}")
     kept: dict[str, int] = {}
-    for surplus in found:
+    for surplus in surpluses:
         for kind, bytes_ in surplus.kept.items():
             kept[kind] = kept.get(kind, 0) + bytes_
     if told := ", ".join(f"{kind} {amount(number)}" for kind, number in kept.items() if number):
         typer.echo(f"kept, unless named with --drop: {told}")
-    left = [text for surplus in found for text in surplus.left]
+    left = [text for surplus in surpluses for text in surplus.left]
     for text in left[:_NAMED]:
         typer.echo(f"left as it is: {printable(text)}", err=True)
     if len(left) > _NAMED:
@@ -158,7 +158,7 @@ def _print_table(groups: Sequence[tuple[str, Any]]) -> None:
     show(rows)
 
 
-def _as_json(found: Sequence[Surplus], *, removed: bool) -> dict[str, Any]:
+def _as_json(surpluses: Sequence[Surplus], *, removed: bool) -> dict[str, Any]:
     sweeps = [
         {
             "sweep": surplus.sweep,
@@ -174,8 +174,8 @@ def _as_json(found: Sequence[Surplus], *, removed: bool) -> dict[str, Any]:
             "kept": {kind: number for kind, number in surplus.kept.items() if number},
             "left": surplus.left,
         }
-        for surplus in found
+        for surplus in surpluses
     ]
-    groups = [group for surplus in found for group in surplus.groups.values()]
+    groups = [group for surplus in surpluses for group in surplus.groups.values()]
     files, size = sum(group.count for group in groups), sum(group.size for group in groups)
     return {"removed": removed, "files": files, "bytes": size, "sweeps": sweeps}

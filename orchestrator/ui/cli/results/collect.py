@@ -74,9 +74,9 @@ def collect(
         from orchestrator.planning.throughput.record import take_up
 
         measure = FinalMeasure.parse(final)
-        found = required_sweeps(results, sweeps)
-        foreign = read_others(others or [], found)
-    for sweep_dir in found:
+        sweep_dirs = required_sweeps(results, sweeps)
+        foreign = read_others(others or [], sweep_dirs)
+    for sweep_dir in sweep_dirs:
         with working(f"{sweep_dir.name}: reading runs"):
             collected = measured_by(read([sweep_dir], present, checksums=verify, others=foreign), measure)
             write(collected, sweep_dir)
@@ -185,14 +185,14 @@ def _print_written(sweep_dir: SweepDir, notes: Iterable[str], problems: Iterable
     say(f"wrote {written}" + (f", without {count(len(damaged), 'damaged run')}" if damaged else ""))
 
 
-def _print_answers(found: Sequence[TaskAnswer], final: str) -> None:
+def _print_answers(answers: Sequence[TaskAnswer], final: str) -> None:
     from orchestrator.ui.terminal.screen import say
 
-    if found:
+    if answers:
         say(f"final return of a run: {final}", style="dim")
-    for answer in found[:_MOST_ANSWERS]:
+    for answer in answers[:_MOST_ANSWERS]:
         say(answer, "answer")
-    if (more := len(found) - _MOST_ANSWERS) > 0:
+    if (more := len(answers) - _MOST_ANSWERS) > 0:
         say(f"… {more} more answers are in the report", style="dim")
 
 

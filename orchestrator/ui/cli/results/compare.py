@@ -76,13 +76,15 @@ def compare(
         from orchestrator.rundir.sweep import comparison_dir
 
         measure = FinalMeasure.parse(final)
-        found = required_sweeps(results, sweeps)
+        sweep_dirs = required_sweeps(results, sweeps)
         if by is None:
-            raise _without_key(found)
-        collected = measured_by(collect(found, present, others=read_others(others or [], found)), measure)
-        compared = compare_by(collected, by, baseline=baseline, prices=prices(found))
+            raise _without_key(sweep_dirs)
+        collected = measured_by(
+            collect(sweep_dirs, present, others=read_others(others or [], sweep_dirs)), measure
+        )
+        compared = compare_by(collected, by, baseline=baseline, prices=prices(sweep_dirs))
         # A comparison of several sweeps belongs to none of their folders.
-        home = found[0].path if len(found) == 1 else results
+        home = sweep_dirs[0].path if len(sweep_dirs) == 1 else results
         folder = output or comparison_dir(home, compared.short)
         report_step(f"drawing the comparison by {compared.short}")
         written = write_comparison(compared, folder)
@@ -105,13 +107,13 @@ def _print_written(final: str, problems: Sequence[str], written: Sequence[Path])
     say(f"wrote {', '.join(str(path) for path in written if not path.stem.endswith('-dark'))}")
 
 
-def _without_key(found: Sequence[SweepDir]) -> OrchestrateError:
+def _without_key(sweep_dirs: Sequence[SweepDir]) -> OrchestrateError:
     """Return the error of a comparison without a key; it names those that differ."""
     from orchestrator.core.labels import short_keys, varying_keys
 
-    points = [row.point for sweep in found for row in sweep.read_index() if row.in_grid]
+    points = [row.point for sweep in sweep_dirs for row in sweep.read_index() if row.in_grid]
     keys = varying_keys(points, without=("seed",))
-    names = [short_keys(keys)[key] for key in keys] + (["sweep"] if len(found) > 1 else [])
+    names = [short_keys(keys)[key] for key in keys] + (["sweep"] if len(sweep_dirs) > 1 else [])
     told = f"these differ: {', '.join(names)}" if names else "all runs have the same ones"
     return OrchestrateError(
         f"compare: a key to compare by is missing; {told}", hint=f"--by {names[0] if names else 'KEY'}"
@@ -151,10 +153,10 @@ def _named_keys(compared: KeyComparison) -> dict[str, list[str]]:
     from orchestrator.core.formatting import printable
     from orchestrator.core.labels import key_columns
 
-    found = compared.combinations
-    keys = key_columns([combination.point for combination in found]) if len(found) > 1 else []
+    combinations = compared.combinations
+    keys = key_columns([combination.point for combination in combinations]) if len(combinations) > 1 else []
     named = (
         [f"{key.name}={printable(key.values[at])}" for key in keys if key.values[at]]
-        for at in range(len(found))
+        for at in range(len(combinations))
     )
-    return {combination.label: parts for combination, parts in zip(found, named, strict=True) if parts}
+    return {combination.label: parts for combination, parts in zip(combinations, named, strict=True) if parts}

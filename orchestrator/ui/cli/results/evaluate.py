@@ -148,19 +148,19 @@ def _tell(
 
     done = [policy for policy in ended if not isinstance(policy, FailedPolicy)]
     failed = [policy for policy in ended if isinstance(policy, FailedPolicy)]
-    found = summaries([policy.evaluation for policy in done])
+    averages = summaries([policy.evaluation for policy in done])
     points = {row.run_id: row.point for row in sweep_dir.read_index()}
     by_test = matrices([policy.evaluation for policy in done], points) if as_matrix else []
     files = _write_matrices(sweep_dir, by_test)
     if as_json:
-        evaluations = [_as_json(policy, summary) for policy, summary in zip(done, found, strict=True)]
+        evaluations = [_as_json(policy, summary) for policy, summary in zip(done, averages, strict=True)]
         more = {"matrix": as_rows(by_test)} if as_matrix else {}
         print_json({"sweep": sweep_dir.name, "evaluations": evaluations, **more})
     elif done:
         if as_matrix:
             print_matrices(by_test)
         else:
-            _print_table(sweep_dir, done, found)
+            _print_table(sweep_dir, done, averages)
         known = sum(policy.known for policy in done)
         if not all(policy.unkept for policy in done):
             already = f"; {known} there already" if known else ""
@@ -173,14 +173,14 @@ def _tell(
     print_problems_there([*_problems(failed), *unkept[:1]])
 
 
-def _write_matrices(sweep_dir: SweepDir, found: Sequence[Matrix]) -> list[Path]:
+def _write_matrices(sweep_dir: SweepDir, matrices: Sequence[Matrix]) -> list[Path]:
     """Write the matrices beside the evaluations; the results tree may be another user's."""
     from orchestrator.analysis.report import write_matrices
 
-    if not found:
+    if not matrices:
         return []
     try:
-        return write_matrices(found, sweep_dir.evaluations.path)
+        return write_matrices(matrices, sweep_dir.evaluations.path)
     except StorageError as error:
         typer.echo(f"warning: no heatmap: {error}", err=True)
         return []
@@ -198,7 +198,7 @@ def _problems(failed: Sequence[FailedPolicy]) -> Iterator[OrchestrateError]:
         yield first.error
 
 
-def _print_table(sweep_dir: SweepDir, done: Sequence[EvaluatedPolicy], found: Sequence[Summary]) -> None:
+def _print_table(sweep_dir: SweepDir, done: Sequence[EvaluatedPolicy], summaries: Sequence[Summary]) -> None:
     from rich.text import Text
 
     from orchestrator.core.formatting import number
@@ -209,7 +209,7 @@ def _print_table(sweep_dir: SweepDir, done: Sequence[EvaluatedPolicy], found: Se
     label = labeller(list(points.values()))
     rows = table("run", "", right=("frames", "return", "IQM", "95 %", "steps"))
     rows.columns[0].no_wrap = True
-    for policy, summary in zip(done, found, strict=True):
+    for policy, summary in zip(done, summaries, strict=True):
         certain = summary.low is None or summary.low == summary.high
         rows.add_row(
             Text(policy.evaluation.run_id[:8], style="dim"),
@@ -224,13 +224,13 @@ def _print_table(sweep_dir: SweepDir, done: Sequence[EvaluatedPolicy], found: Se
     show(rows)
 
 
-def _title(found: Sequence[Evaluation]) -> str:
+def _title(evaluations: Sequence[Evaluation]) -> str:
     """A table title: what all rows share, and how they were evaluated."""
     from orchestrator.analysis.evaluations.matrix import setting_of
 
-    policy = "the best policy of each training" if found[0].best else "policies"
-    tasks = ", ".join(dict.fromkeys(evaluation.task for evaluation in found))
-    return f"{policy} on {tasks}: {setting_of(found)}"
+    policy = "the best policy of each training" if evaluations[0].best else "policies"
+    tasks = ", ".join(dict.fromkeys(evaluation.task for evaluation in evaluations))
+    return f"{policy} on {tasks}: {setting_of(evaluations)}"
 
 
 def _as_json(policy: EvaluatedPolicy, summary: Summary) -> dict[str, Any]:

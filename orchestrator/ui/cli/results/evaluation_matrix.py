@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 _HEAD, _LEAST_ROOM = 14, 20
 
 
-def print_matrices(found: Sequence[Matrix]) -> None:
+def print_matrices(matrices: Sequence[Matrix]) -> None:
     """Print each matrix, in several tables without intervals where the terminal is too narrow for one."""
     from orchestrator.analysis.evaluations.matrix import shown
     from orchestrator.ui.terminal.screen import console, say
 
-    if found:
-        say(f"trained on (rows) × tested on (columns): {found[0].setting}")
-    for matrix in shown(found):
+    if matrices:
+        say(f"trained on (rows) × tested on (columns): {matrices[0].setting}")
+    for matrix in shown(matrices):
         tables = list(_fitting(matrix, console().width, intervals=True))
         intervals = len(tables) == 1
         for columns in tables if intervals else _fitting(matrix, console().width, intervals=False):

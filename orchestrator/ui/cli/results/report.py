@@ -64,18 +64,20 @@ def report(
     from orchestrator.ui.terminal.working import working
 
     measure = FinalMeasure.parse(final)
-    found = required_sweeps(results, sweeps)
+    sweep_dirs = required_sweeps(results, sweeps)
     # A report of several sweeps belongs to none of their folders.
-    folder = output or (found[0].report if len(found) == 1 else results / "report")
+    folder = output or (sweep_dirs[0].report if len(sweep_dirs) == 1 else results / "report")
     generated = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     with working("reading results"):
-        collected = measured_by(collect(found, present, others=read_others(others or [], found)), measure)
+        collected = measured_by(
+            collect(sweep_dirs, present, others=read_others(others or [], sweep_dirs)), measure
+        )
     print_warnings(collected.problems[:_NAMED])
     if (more := len(collected.problems) - _NAMED) > 0:
         print_warnings([f"{more} more files are damaged; the report names them"])
     collected = replace(collected, threshold=threshold)
     with working("writing the report"):
-        page = write_report(found, collected, folder, generated=generated)
+        page = write_report(sweep_dirs, collected, folder, generated=generated)
     if as_json:
         print_json({"page": str(page), "pictures": sorted(str(picture) for picture in folder.glob("*.svg"))})
     else:

@@ -144,12 +144,12 @@ def _exchange(results: Path, names: Iterable[str]) -> bool | None:
     from orchestrator.control.fleet import exchange, is_open
     from orchestrator.ui.terminal.working import working
 
-    found = [sweep_dir for sweep_dir in chosen(results, names) if is_open(sweep_dir)]
+    sweep_dirs = [sweep_dir for sweep_dir in chosen(results, names) if is_open(sweep_dir)]
     whole = []
-    for sweep_dir in found:
+    for sweep_dir in sweep_dirs:
         with working(f"{sweep_dir.name}: fetching from its instances and clusters") as above:
             whole.append(exchange(sweep_dir, above(typer.echo)))
-    return all(whole) if found else None
+    return all(whole) if sweep_dirs else None
 
 
 def _is_folder_here(source: str, dest: Path) -> bool:
@@ -163,9 +163,9 @@ def _is_folder_here(source: str, dest: Path) -> bool:
 
 def _check_folder(dest: Path) -> None:
     if not dest.is_dir():
-        found = "a file" if dest.exists() else "a link that leads nowhere"
+        kind = "a file" if dest.exists() else "a link that leads nowhere"
         raise OrchestrateError(
-            f"{dest}: found {found}, expected a folder for results",
+            f"{dest}: found {kind}, expected a folder for results",
             hint="name another one: orchestrate sync SOURCE DEST",
         )
 
@@ -198,15 +198,15 @@ def _watch(source: str, dest: Path, options: SyncOptions, seconds: float) -> boo
     """
     from orchestrator.control.fleet import works
 
-    found, unknown_since = None, None
+    place, unknown_since = None, None
     while True:
         try:
-            found = found or _found(source, dest)
-            brought = _once(found, dest, options, dry_run=False)
+            place = place or _found(source, dest)
+            brought = _once(place, dest, options, dry_run=False)
             if unknown_since is not None:
                 typer.echo("the connection is back", err=True)
             unknown_since = None
-            if not works(found, dest, [fetched.sweep for fetched in brought]):
+            if not works(place, dest, [fetched.sweep for fetched in brought]):
                 return _is_whole(brought)
         except UnreachableError as error:
             if unknown_since is None:
@@ -219,16 +219,16 @@ def _prune(source: Source, dest: Path, options: SyncOptions, yes: bool) -> None:
     from orchestrator.core.formatting import amount
     from orchestrator.sync.prune import Dispensable, prune
 
-    def agreed(found: Dispensable) -> bool:
-        files, runs = count(found.count, "file"), count(len(found.files), "finished run")
-        what = f"{files} ({amount(found.size)}) of {runs}"
-        where = printable(f"{source.text}/{found.sync.listed.name}")
+    def agreed(dispensable: Dispensable) -> bool:
+        files, runs = count(dispensable.count, "file"), count(len(dispensable.files), "finished run")
+        what = f"{files} ({amount(dispensable.size)}) of {runs}"
+        where = printable(f"{source.text}/{dispensable.sync.listed.name}")
         return yes or typer.confirm(f"delete {what} in {where}? They are here, checked just now")
 
     done = prune(source, dest, options, agreed)
-    for found in done:
+    for pruned in done:
         typer.echo(
-            f"{found.sync.listed.name}: deleted {count(found.count, 'file')}, {amount(found.size)}, there"
+            f"{pruned.sync.listed.name}: deleted {count(pruned.count, 'file')}, {amount(pruned.size)}, there"
         )
     if not done:
         typer.echo("nothing was deleted there")

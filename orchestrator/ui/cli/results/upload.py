@@ -28,8 +28,8 @@ def upload(
     from orchestrator.sync.wandb import plan_uploads, send
     from orchestrator.ui.terminal.screen import with_bar
 
-    found = chosen(results, sweeps)
-    plan = plan_uploads(found, _meant(found, runs) if runs else None)
+    sweep_dirs = chosen(results, sweeps)
+    plan = plan_uploads(sweep_dirs, _meant(sweep_dirs, runs) if runs else None)
     if dry_run:
         typer.echo(f"W&B: {count(len(plan.todo), 'run')} would go up" + _beside(plan))
         return True
@@ -55,13 +55,13 @@ def _meant(sweeps: Iterable[SweepDir], selectors: Sequence[str]) -> set[str]:
     from orchestrator.status.select_runs import select_runs
 
     rows = [row for sweep in sweeps for row in sweep.read_index()]
-    found = {selector: select_runs(rows, selector) for selector in selectors}
-    for selector, fitting in found.items():
+    selected = {selector: select_runs(rows, selector) for selector in selectors}
+    for selector, fitting in selected.items():
         if not fitting:
             raise NotFoundError(
                 f"no run fits --run {selector!r}", hint="`orchestrate status SWEEP` lists ids and keys"
             )
-    return {row.run_id for fitting in found.values() for row in fitting}
+    return {row.run_id for fitting in selected.values() for row in fitting}
 
 
 def _tell(sent: UploadReport) -> None:

@@ -15,14 +15,14 @@ def profiles(as_json: Json = False) -> None:
     """
     from orchestrator.config.profiles import every_profile, own_folder
 
-    found, problems = every_profile()
+    known, problems = every_profile()
     if as_json:
         keys = ("name", "backend", "source", "description")
-        shown = [{key: getattr(profile, key) for key in keys} for profile in found]
+        shown = [{key: getattr(profile, key) for key in keys} for profile in known]
         print_json({"profiles": shown, "problems": list(map(str, problems))})
     else:
-        width = max(len(profile.name) for profile in found)
-        for profile in found:
+        width = max(len(profile.name) for profile in known)
+        for profile in known:
             typer.echo(f"{profile.name:<{width}}  {profile.backend:<5}  {profile.description or ''}")
             typer.echo(f"{'':<{width}}         {profile.source}")
         typer.echo(f"yours belong in {own_folder()}/")

@@ -87,47 +87,53 @@ def estimate(
         names = list(dict.fromkeys(name.strip() for name in on.split(","))) if on else list(sweep.targets)
         refuse_wrong_names(sweep)
         report_step(f"predicting {count(len(sweep.runs), 'run')} on {', '.join(names)}")
-        found = forecasts(inspect_sweep(sweep, SweepDir(results, sweep.name)), names, SubmitOptions(slots))
-    _check_program(sweep, found)
-    advice = recommend(found, limit, budget)
+        predicted = forecasts(
+            inspect_sweep(sweep, SweepDir(results, sweep.name)), names, SubmitOptions(slots)
+        )
+    _check_program(sweep, predicted)
+    advice = recommend(predicted, limit, budget)
     if as_json:
-        answer = {"targets": [forecast.to_json() for forecast in found], "recommended": advice.to_json()}
+        answer = {"targets": [forecast.to_json() for forecast in predicted], "recommended": advice.to_json()}
         print_json({"sweep": sweep.name, **answer})
     else:
-        _print(sweep, found, advice if len(found) > 1 or limit is not None or budget is not None else None)
+        _print(
+            sweep,
+            predicted,
+            advice if len(predicted) > 1 or limit is not None or budget is not None else None,
+        )
     # With nothing left to do every deadline and budget is met.
     asked = limit is not None or budget is not None
-    if asked and advice.target is None and any(forecast.runs or forecast.skipped for forecast in found):
+    if asked and advice.target is None and any(forecast.runs or forecast.skipped for forecast in predicted):
         raise typer.Exit(1)
-    untrainable = set.intersection(*({*forecast.skipped} for forecast in found))
-    refuse_untrainable(len(untrainable), len(sweep.runs), ", ".join(one.where.name for one in found))
+    untrainable = set.intersection(*({*forecast.skipped} for forecast in predicted))
+    refuse_untrainable(len(untrainable), len(sweep.runs), ", ".join(one.where.name for one in predicted))
 
 
-def _check_program(sweep: Sweep, found: list[Forecast]) -> None:
+def _check_program(sweep: Sweep, forecasts: list[Forecast]) -> None:
     """Warn if a user's program cannot start. Checks of other trainers would take too long here."""
     from dataclasses import replace
 
     from orchestrator.config.check import check_sweep
     from orchestrator.config.trainers import get_trainer
 
-    todo = {run.run_id for forecast in found for run in forecast.runs}
+    todo = {run.run_id for forecast in forecasts for run in forecast.runs}
     if not todo or not get_trainer(sweep.trainer).runs_program:
         return
-    runs, targets = (run for run in sweep.runs if run.run_id in todo), (one.where.name for one in found)
+    runs, targets = (run for run in sweep.runs if run.run_id in todo), (one.where.name for one in forecasts)
     report = check_sweep(replace(sweep, runs=tuple(runs), targets=tuple(targets)))
     # Time and money can be predicted before the program exists.
     print_warnings([*map(str, report.problems), *report.warnings])
 
 
-def _print(sweep: Sweep, found: list[Forecast], advice: Advice | None) -> None:
+def _print(sweep: Sweep, forecasts: list[Forecast], advice: Advice | None) -> None:
     from orchestrator.ui.terminal.screen import say, show
 
-    todo = {run_id for one in found for run_id in (*(run.run_id for run in one.runs), *one.skipped)}
-    names = (None, *(forecast.where.name for forecast in found))
+    todo = {run_id for one in forecasts for run_id in (*(run.run_id for run in one.runs), *one.skipped)}
+    names = (None, *(forecast.where.name for forecast in forecasts))
     left = sum(run.target in names and run.run_id not in todo for run in sweep.runs)
     already = f", {left} done, at work or failed" if left else ""
     say(f"{sweep.name}: {count(len(todo), 'run')} to do{already}")
-    for forecast in found:
+    for forecast in forecasts:
         say("")
         for line in _about(sweep, forecast):
             say(line)
@@ -181,10 +187,10 @@ def _about(sweep: Sweep, forecast: Forecast) -> list[str]:
     return lines + [f"  note     {note}" for note in where.notes if forecast.runs]
 
 
-def _shown(found: Range, show: Callable[[float], str]) -> str:
-    if found.low == found.high:
-        return show(found.mid)
-    return f"{show(found.mid)} (80 %: {show(found.low)} to {show(found.high)})"
+def _shown(amounts: Range, show: Callable[[float], str]) -> str:
+    if amounts.low == amounts.high:
+        return show(amounts.mid)
+    return f"{show(amounts.mid)} (80 %: {show(amounts.low)} to {show(amounts.high)})"
 
 
 def _runs(sweep: Sweep, forecast: Forecast) -> KeyTable:

@@ -66,8 +66,8 @@ def work_through(flow: Flow, *, detach: bool | None, as_json: bool) -> int:
 def _announce(name: str, started: Started) -> None:
     counted = f"{count(started.to_do, 'run')} to do" if started.to_do else "nothing new to submit"
     where = f" on {started.where}" if started.where else ""
-    found = ((started.adopted, "running job"), (started.queued, "queued job"))
-    jobs = " and ".join(count(number, what) for number, what in found if number)
+    numbers = ((started.adopted, "running job"), (started.queued, "queued job"))
+    jobs = " and ".join(count(number, what) for number, what in numbers if number)
     adopted = f", {jobs} adopted" if jobs else ""
     typer.echo("\n  ".join([f"{name}: {counted}{where}{adopted} ({started.path})", *started.lines]))
 

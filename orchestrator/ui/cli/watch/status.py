@@ -48,20 +48,20 @@ def status(
     """
     from orchestrator.control.fleet import exchange as exchange_all
 
-    found = chosen(results, [sweep] if sweep else [])
+    sweep_dirs = chosen(results, [sweep] if sweep else [])
     if exchange and (as_json or not watch):
-        for sweep_dir in found:
+        for sweep_dir in sweep_dirs:
             exchange_all(sweep_dir, partial(typer.echo, err=as_json))
     if as_json:
-        print_json([_as_json(sweep_dir, _look(sweep_dir)) for sweep_dir in found])
+        print_json([_as_json(sweep_dir, _look(sweep_dir)) for sweep_dir in sweep_dirs])
         return
-    if not found:
+    if not sweep_dirs:
         typer.echo(f"no sweep in {results}/ yet; begin with: orchestrate sweep --grid GRID")
         return
     if watch:
-        _watch(found, exchange)
+        _watch(sweep_dirs, exchange)
         return
-    _print(found, detailed=sweep is not None)
+    _print(sweep_dirs, detailed=sweep is not None)
 
 
 def _look(sweep_dir: SweepDir, meanwhile: Callable[[Survey], None] | None = None) -> Survey:
@@ -90,7 +90,7 @@ def _look(sweep_dir: SweepDir, meanwhile: Callable[[Survey], None] | None = None
         return answer.result()
 
 
-def _print(found: list[SweepDir], detailed: bool) -> None:
+def _print(sweep_dirs: list[SweepDir], detailed: bool) -> None:
     from orchestrator.ui.cli.watch import sweep_table
     from orchestrator.ui.terminal.screen import say, show
 
@@ -98,7 +98,7 @@ def _print(found: list[SweepDir], detailed: bool) -> None:
         say(f"{sweep_dir.name}: on disk, until all have answered:", style="yellow")
         show(sweep_table.sweep_view(sweep_dir.name, seen, limit=sweep_table.ROWS))
 
-    for sweep_dir in found:
+    for sweep_dir in sweep_dirs:
         seen = _look(sweep_dir, on_disk)
         notes = [] if detailed else list(seen.remarks)
         if detailed:
@@ -117,7 +117,7 @@ def _costs(sweep_dir: SweepDir) -> list[str]:
     return costs(sweep_dir)
 
 
-def _watch(found: list[SweepDir], exchange: bool) -> None:
+def _watch(sweep_dirs: list[SweepDir], exchange: bool) -> None:
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
@@ -138,18 +138,18 @@ def _watch(found: list[SweepDir], exchange: bool) -> None:
         tell = partial(live.console.print, markup=False, highlight=False)
         first = True
         while True:
-            for sweep_dir in found if exchange else ():
+            for sweep_dir in sweep_dirs if exchange else ():
                 exchange_with_instances(sweep_dir, tell)
-            seen = [(one.name, _look(one, partial(redraw, one) if first else None)) for one in found]
+            seen = [(one.name, _look(one, partial(redraw, one) if first else None)) for one in sweep_dirs]
             first = False
             views = [sweep_table.sweep_view(name, survey, sweep_table.ROWS) for name, survey in seen]
-            up = [Text(line, style="yellow") for sweep_dir in found for line in _costs(sweep_dir)]
+            up = [Text(line, style="yellow") for sweep_dir in sweep_dirs for line in _costs(sweep_dir)]
             live.update(Group(*views, *up), refresh=True)
             working = any(survey.active or survey.unanswered for _, survey in seen)
-            if not working and not (exchange and any(map(sent_jobs, found))):
+            if not working and not (exchange and any(map(sent_jobs, sweep_dirs))):
                 break
             time.sleep(_REFRESH_S)
-        for sweep_dir in found if exchange else ():
+        for sweep_dir in sweep_dirs if exchange else ():
             fetch_from_trees(sweep_dir, tell)
     if not screen.is_terminal:
         show(Group(*views, *up))

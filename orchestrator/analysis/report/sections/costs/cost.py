@@ -35,33 +35,33 @@ _UNTIL = (
 
 def section(data: ReportData) -> Section | None:
     """Return the section; ``None`` where no task has two variants with comparable returns and a cost."""
-    found = cost_classes(data.returning, data.prices)
+    classes = cost_classes(data.returning, data.prices)
     reached = threshold_classes(data.returning, data.times)
-    if not found and not reached:
+    if not classes and not reached:
         return None
-    small = len(found) + len(reached) > 1
-    several = (("cost", found), ("threshold", reached))
+    small = len(classes) + len(reached) > 1
+    several = (("cost", classes), ("threshold", reached))
     drawn = [
         _picture(cost_class, f"{name}-{at}", small=small)
         for name, classes in several
         for at, cost_class in enumerate(classes[: plotting.MOST_PICTURES], 1)
     ]
-    tasks = list(dict.fromkeys(figure.task for figure in (*found, *reached)))
+    tasks = list(dict.fromkeys(figure.task for figure in (*classes, *reached)))
     drawn.sort(key=lambda picture: tasks.index(picture.title))
     note = f"{_NOTE} {_UNTIL}" if reached else _NOTE
-    costs = (_table(found),) if found else ()
+    costs = (_table(classes),) if classes else ()
     blocks: tuple[Block, ...] = (Gallery(tuple(drawn)), *costs, Text(note, note=True))
     return Section("cost", "Return against cost", blocks)
 
 
-def _labels(found: CostClass) -> list[str]:
-    return names([member.final.group.point for member in found.members])
+def _labels(costs: CostClass) -> list[str]:
+    return names([member.final.group.point for member in costs.members])
 
 
-def _table(found: Sequence[CostClass]) -> Table:
-    priced = any(member.dollars is not None for some in found for member in some.members)
+def _table(classes: Sequence[CostClass]) -> Table:
+    priced = any(member.dollars is not None for some in classes for member in some.members)
     rows = []
-    for some in found:
+    for some in classes:
         for member, label in zip(some.members, _labels(some), strict=True):
             spent = (
                 Cell(cells.MISSING)
@@ -86,29 +86,29 @@ def _table(found: Sequence[CostClass]) -> Table:
     return Table("costs", (*heads, *money, *cells.columns("on the front")), tuple(rows))
 
 
-def _picture(found: CostClass, name: str, *, small: bool) -> Picture:
-    labels = _labels(found)
+def _picture(costs: CostClass, name: str, *, small: bool) -> Picture:
+    labels = _labels(costs)
     front = [
-        f"{label}: {member.value:.4g} for {_spent(found, member)}"
-        for member, label in zip(found.members, labels, strict=True)
+        f"{label}: {member.value:.4g} for {_spent(costs, member)}"
+        for member, label in zip(costs.members, labels, strict=True)
         if member.on_front
     ]
     bounds = [
-        f"{label}: {member.value:.4g} for {_spent(found, member)}"
-        for member, label in zip(found.members, labels, strict=True)
+        f"{label}: {member.value:.4g} for {_spent(costs, member)}"
+        for member, label in zip(costs.members, labels, strict=True)
         if member.censored
     ]
-    what = "cost" if found.threshold is None else f"the cost of reaching {found.threshold:.4g}"
+    what = "cost" if costs.threshold is None else f"the cost of reaching {costs.threshold:.4g}"
     return plotting.picture(
         name,
-        found.task,
-        _draw(found, labels, small=small),
+        costs.task,
+        _draw(costs, labels, small=small),
         caption=(
-            f"{_shown_of(found)}, with 95 % intervals; the line joins the front: the most return for what it "
+            f"{_shown_of(costs)}, with 95 % intervals; the line joins the front: the most return for what it "
             "costs."
         ),
         alt=(
-            f"Final return against {what}{plotting.about(found.task)}. "
+            f"Final return against {what}{plotting.about(costs.task)}. "
             f"On the front: {plotting.listed(front)}."
             + (f" Not reached: {plotting.listed(bounds)}." if bounds else "")
         ),
@@ -116,41 +116,41 @@ def _picture(found: CostClass, name: str, *, small: bool) -> Picture:
     )
 
 
-def _shown_of(found: CostClass) -> str:
-    every = len(found.members)
+def _shown_of(costs: CostClass) -> str:
+    every = len(costs.members)
     return "Variants" if every <= MOST_DRAWN else f"The front and others, {MOST_DRAWN} of {every:,} variants"
 
 
-def _spent(found: CostClass, variant: Costed) -> str:
-    spent = dollars(found.cost(variant)) if found.priced else duration(variant.seconds)
+def _spent(costs: CostClass, variant: Costed) -> str:
+    spent = dollars(costs.cost(variant)) if costs.priced else duration(variant.seconds)
     return f"> {spent}" if variant.censored else spent
 
 
-def _in_order(found: CostClass, labels: Sequence[str]) -> list[tuple[Costed, str]]:
+def _in_order(costs: CostClass, labels: Sequence[str]) -> list[tuple[Costed, str]]:
     """Return the variants and their labels, the front first, from the cheapest."""
-    return sorted(zip(found.members, labels, strict=True), key=lambda pair: not pair[0].on_front)
+    return sorted(zip(costs.members, labels, strict=True), key=lambda pair: not pair[0].on_front)
 
 
-def _draw(found: CostClass, labels: Sequence[str], *, small: bool) -> Draw:
-    drawn = _in_order(found, labels)[:MOST_DRAWN]
+def _draw(costs: CostClass, labels: Sequence[str], *, small: bool) -> Draw:
+    drawn = _in_order(costs, labels)[:MOST_DRAWN]
     named = drawn[:_MOST_NAMED]
     told = [
-        plotting.short(label) + (f" ({_spent(found, member)})" if member.censored else "")
+        plotting.short(label) + (f" ({_spent(costs, member)})" if member.censored else "")
         for member, label in named
     ]
-    scale, unit = (1.0, "US dollars") if found.priced else _unit([member.seconds for member in found.members])
+    scale, unit = (1.0, "US dollars") if costs.priced else _unit([member.seconds for member in costs.members])
 
     def draw(theme: Theme) -> Figure:
         figure, on = plotting.axes(
             (3.4 if small else 4.0) + plotting.legend_height(told, small=small), small=small
         )
-        front = [member for member in found.members if member.on_front]
-        ends = [found.cost(member) / scale for member in front]
+        front = [member for member in costs.members if member.on_front]
+        ends = [costs.cost(member) / scale for member in front]
         on.plot(ends, [one.value for one in front], color=theme.ink, linewidth=1, drawstyle="steps-post")
         handles = {}
         for member, _ in drawn:
             group, estimate = member.final.group, member.final.estimate
-            x, colour = found.cost(member) / scale, theme.line(group.number)
+            x, colour = costs.cost(member) / scale, theme.line(group.number)
             if estimate is not None and estimate.low is not None and estimate.high is not None:
                 on.vlines(x, estimate.low, estimate.high, color=colour, linewidth=3, alpha=0.3)
             (handles[id(member)],) = on.plot(
@@ -162,12 +162,12 @@ def _draw(found: CostClass, labels: Sequence[str], *, small: bool) -> Draw:
                 markersize=8 if member.on_front else 5,
                 markerfacecolor=theme.paper if member.censored else colour,
             )
-        plotting.heading(on, found.task, small=small)
-        what = "cost" if found.priced else "wall time"
-        until = "of a run" if found.threshold is None else f"until a return of {found.threshold:.4g}"
+        plotting.heading(on, costs.task, small=small)
+        what = "cost" if costs.priced else "wall time"
+        until = "of a run" if costs.threshold is None else f"until a return of {costs.threshold:.4g}"
         on.set_xlabel(f"{what} {until} ({unit})")
         on.set_ylabel("final return")
-        plotting.from_zero_or_log(on, [found.cost(member) / scale for member in found.members])
+        plotting.from_zero_or_log(on, [costs.cost(member) / scale for member in costs.members])
         plotting.legend(figure, [handles[id(member)] for member, _ in named], told, small=small)
         return figure
 

@@ -62,8 +62,8 @@ _SUBMISSIONS = (
 def money_of(sweep_dirs: Iterable[SweepDir]) -> Money:
     """Return the rows of these sweeps: submissions that began or cost money, targets with a price."""
     known = (bill for sweep_dir in sweep_dirs for bill in bills(sweep_dir))
-    found = [bill for bill in known if bill.seconds is not None or bill.cost.priced]
-    return Money(tuple(map(_submission, found)), _targets(found))
+    settled = [bill for bill in known if bill.seconds is not None or bill.cost.priced]
+    return Money(tuple(map(_submission, settled)), _targets(settled))
 
 
 def _submission(bill: Prediction) -> _Row:
@@ -81,7 +81,7 @@ def _submission(bill: Prediction) -> _Row:
     )
 
 
-def _targets(found: Sequence[Prediction]) -> tuple[_Row, ...]:
+def _targets(predictions: Sequence[Prediction]) -> tuple[_Row, ...]:
     return tuple(
         (
             Cell(rate.target),
@@ -91,15 +91,15 @@ def _targets(found: Sequence[Prediction]) -> tuple[_Row, ...]:
             if rate.per_million is None
             else Cell(dollars(rate.per_million), rate.per_million),
         )
-        for rate in rates(found)
+        for rate in rates(predictions)
     )
 
 
-def _predicted(found: Range | None, show: Callable[[float], str]) -> Cell:
-    if found is None:
+def _predicted(predicted: Range | None, show: Callable[[float], str]) -> Cell:
+    if predicted is None:
         return Cell(cells.MISSING)
-    text = f"{show(found.mid)} [{show(found.low)}, {show(found.high)}]"
-    return Cell(text, found.mid, ends=(found.low, found.high))
+    text = f"{show(predicted.mid)} [{show(predicted.low)}, {show(predicted.high)}]"
+    return Cell(text, predicted.mid, ends=(predicted.low, predicted.high))
 
 
 def _actual(value: float, show: Callable[[float], str], *, over: bool) -> Cell:

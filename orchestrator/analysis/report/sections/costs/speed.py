@@ -24,13 +24,13 @@ from orchestrator.analysis.statistics.bootstrap import middle
 
 def section(data: ReportData) -> Section:
     """Return the section."""
-    found = pictures(data)
-    if not found:
+    figures = pictures(data)
+    if not figures:
         return Section("speed", "Speed", (Text("No finished run has a measured speed."),))
     table = speed_table(data.speeds)
     peaks = any(speed.peak is not None for speed in data.speeds)
     notes = Text(f"{_SPEEDS} {PEAK}" if peaks else _SPEEDS, note=True)
-    drawn = (Gallery(tuple(found)), table, notes)
+    drawn = (Gallery(tuple(figures)), table, notes)
     return Section("speed", "Speed", (*drawn, *provisional_note(data)))
 
 

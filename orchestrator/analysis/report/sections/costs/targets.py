@@ -16,9 +16,9 @@ def section(data: ReportData) -> Section | None:
     """Return the section; ``None`` if there is nothing to show."""
     blocks: list[Block] = []
     drawn = count(1)
-    found = target_comparisons(data.sweep_dirs, data.collected, data.prices)
-    for sweep, comparison in found.items():
-        blocks.append(Text((f"{sweep}: " if len(found) > 1 else "") + verdict(comparison)))
+    comparisons = target_comparisons(data.sweep_dirs, data.collected, data.prices)
+    for sweep, comparison in comparisons.items():
+        blocks.append(Text((f"{sweep}: " if len(comparisons) > 1 else "") + verdict(comparison)))
         blocks += [
             Gallery(tuple(plotting.first(comparison_pictures(comparison, "targets", drawn)))),
             *comparison_blocks(comparison),

@@ -39,12 +39,12 @@ def section(data: ReportData) -> Section | None:
 
     It names the groups that are left out, as they have returns but no evaluations.
     """
-    found, chosen = data.times, data.collected.threshold
-    timed = {id(time.group) for time in found}
+    times, chosen = data.times, data.collected.threshold
+    timed = {id(time.group) for time in times}
     without = [final.group.label for final in data.finals if final.values and id(final.group) not in timed]
-    if not found and chosen is None:
+    if not times and chosen is None:
         return None
-    if not found:
+    if not times:
         reason = f"no finished run was evaluated in training. {_WHY_EVALUATIONS}"
         told = reason if without else "no finished run has a finite return."
         text = Text(f"No time to a return of {cells.shown(chosen or 0.0)} is known: {told}")
@@ -55,17 +55,17 @@ def section(data: ReportData) -> Section | None:
         else f"The threshold of a task is {USUAL_PART:.0%} of the way from the median first return to the "
         "highest final one of its groups; --threshold sets another."
     )
-    blocks: tuple[Block, ...] = (_table(found), Text(f"{_NOTE} {why}", note=True))
+    blocks: tuple[Block, ...] = (_table(times), Text(f"{_NOTE} {why}", note=True))
     if without:
         left_out = f"Left out, without evaluations in training: {listed(without, _MOST_NAMED)}."
         blocks = (*blocks, Text(f"{left_out} {_WHY_EVALUATIONS}", note=True))
     return Section("thresholds", _TITLE, blocks)
 
 
-def _table(found: Sequence[TimeToThreshold]) -> Table:
+def _table(times: Sequence[TimeToThreshold]) -> Table:
     rows = []
-    priced = any(time.dollars_per_second is not None for time in found)
-    for time, label in zip(found, names([time.group.point for time in found]), strict=True):
+    priced = any(time.dollars_per_second is not None for time in times)
+    for time, label in zip(times, names([time.group.point for time in times]), strict=True):
         price = time.dollars_per_second
         cost = Cell(cells.MISSING) if price is None else _time(time.seconds, partial(_dollars, price), price)
         rows.append(
@@ -92,17 +92,17 @@ def _dollars(price: float, seconds: float) -> str:
     return dollars(price * seconds)
 
 
-def _time(found: FramesToThreshold | None, show: Callable[[float], str], unit: float = 1.0) -> Cell:
+def _time(reached: FramesToThreshold | None, show: Callable[[float], str], unit: float = 1.0) -> Cell:
     """Return a time as a cell. ``unit``: by which ``show`` multiplies it."""
-    if found is None:
+    if reached is None:
         return Cell(cells.MISSING)
 
     def told(at: float) -> str:
-        return show(at) if math.isfinite(at) else f"> {show(found.trained)}"
+        return show(at) if math.isfinite(at) else f"> {show(reached.trained)}"
 
-    interval = found.interval
+    interval = reached.interval
     ends = "" if interval is None else f" [{told(interval[0])}, {told(interval[1])}]"
-    censored = not math.isfinite(found.median)
+    censored = not math.isfinite(reached.median)
     span = None if interval is None else (unit * interval[0], unit * interval[1])
-    text = told(found.median) + ("" if censored else ends)
-    return Cell(text, unit * found.median, ends=span, bound=unit * found.trained)
+    text = told(reached.median) + ("" if censored else ends)
+    return Cell(text, unit * reached.median, ends=span, bound=unit * reached.trained)

@@ -39,19 +39,19 @@ _NOTE = (
 
 def section(data: ReportData) -> Section | None:
     """Return the section; ``None`` where the measurements leave no choice."""
-    found = [contest for contest in contests(data.collected) if contest.measured > 1]
-    if not found:
+    comparisons = [contest for contest in contests(data.collected) if contest.measured > 1]
+    if not comparisons:
         return None
-    said = [Text(contest.advice) for contest in found[:_MOST_SAID]]
-    if len(found) > _MOST_SAID:
-        said.append(Text(f"And {len(found) - _MOST_SAID} more settings.", note=True))
-    drawn = tuple(islice(crossover_pictures(found), _MOST_PICTURES))
+    said = [Text(contest.advice) for contest in comparisons[:_MOST_SAID]]
+    if len(comparisons) > _MOST_SAID:
+        said.append(Text(f"And {len(comparisons) - _MOST_SAID} more settings.", note=True))
+    drawn = tuple(islice(crossover_pictures(comparisons), _MOST_PICTURES))
     return Section("where", "Where to run", (*said, Gallery(drawn), Text(_NOTE, note=True)))
 
 
-def crossover_pictures(found: Sequence[HardwareComparison]) -> Iterator[Picture]:
+def crossover_pictures(comparisons: Sequence[HardwareComparison]) -> Iterator[Picture]:
     """Draw two algorithms side by side, of those with a choice."""
-    several = [contest for contest in found if contest.measured > 1]
+    several = [contest for contest in comparisons if contest.measured > 1]
     numbers = count(1)
     for part, title in plotting.parts(several, _PANELS, ""):
         crossings = any(contest.crossings for contest in part)

@@ -63,18 +63,18 @@ class Card:
 
 def section(data: ReportData) -> Section | None:
     """Return the answers of all tasks together and of each, as cards; ``None`` without runs."""
-    groups, finals, found, prices = data.groups, data.finals, data.answers, data.prices
+    groups, finals, answers, prices = data.groups, data.finals, data.answers, data.prices
     if not groups:
         return None
-    cards = [_card(answer, groups, finals, prices) for answer in found[:_MOST_CARDS]]
-    cards += list(_without_answer(groups, found))[: _MOST_CARDS - len(cards)]
+    cards = [_card(answer, groups, finals, prices) for answer in answers[:_MOST_CARDS]]
+    cards += list(_without_answer(groups, answers))[: _MOST_CARDS - len(cards)]
     blocks: list[Block] = []
     if flags := red_flags(data.audit):
         blocks.append(Points((("red flags:", f"{', '.join(flags)}; see the fairness audit below"),)))
     blocks.append(Html(Markup(web.template("cards.html.j2").render(cards=cards))))  # noqa: S704  it escapes
     if why := no_overall(finals):
         blocks.append(Text(_capital(why), note=True))
-    if rest := found[_MOST_CARDS:]:
+    if rest := answers[_MOST_CARDS:]:
         blocks.append(Points(tuple(("", str(answer)) for answer in rest[:_MOST_LINES])))
     if bounds := missing_seeds(finals):
         blocks += [
@@ -83,8 +83,8 @@ def section(data: ReportData) -> Section | None:
             Text(_MISSING, note=True),
         ]
     blocks += [Text(_capital(limit), note=True) for limit in single_values(groups)]
-    if found:
-        looks = f" {ONE_LOOK}" if any(answer.compared for answer in found) else ""
+    if answers:
+        looks = f" {ONE_LOOK}" if any(answer.compared for answer in answers) else ""
         blocks.append(
             Text(f"Final return of a run: {data.collected.final}. {_HOW_TO_READ}{looks}", note=True)
         )
@@ -106,7 +106,7 @@ _MISSING = (
 )
 
 
-def missing_table(found: Sequence[Bounds]) -> Table:
+def missing_table(boundses: Sequence[Bounds]) -> Table:
     """Return the table of variants with missing seeds: plain, and in the worst and the best case."""
     rows = [
         (
@@ -126,7 +126,7 @@ def missing_table(found: Sequence[Bounds]) -> Table:
                 more=(("best", bounds.best),),
             ),
         )
-        for bounds in found
+        for bounds in boundses
     ]
     heads = cells.columns(
         "task", "group", "#missing", "#IQM", "#IQM, worst to best", "#place", "#place, best to worst"
@@ -177,9 +177,9 @@ def _worst_case(holds: bool | None) -> tuple[str, ...]:
     )
 
 
-def _without_answer(groups: Sequence[SeedGroup], found: Sequence[TaskAnswer]) -> Iterator[Card]:
+def _without_answer(groups: Sequence[SeedGroup], answers: Sequence[TaskAnswer]) -> Iterator[Card]:
     """Yield the cards of tasks without any final return."""
-    answered = {task for answer in found for task in answer.tasks}
+    answered = {task for answer in answers for task in answer.tasks}
     for task in dict.fromkeys(group.task for group in groups):
         if task not in answered:
             own = [group for group in groups if group.task == task]
@@ -286,7 +286,7 @@ _LOST = {RunState.FAILED, RunState.UNKNOWN, RunState.CANCELLED, RunState.SKIPPED
 
 def failures(groups: Sequence[SeedGroup]) -> Iterator[str]:
     """Yield a line per reason for missing results: the number of runs, and the variants concerned."""
-    found: dict[str, Counter[str]] = {}
+    by_reason: dict[str, Counter[str]] = {}
     for group, label in zip(groups, names([group.point for group in groups]), strict=True):
         for row in group.rows:
             state = RunState(row["state"])
@@ -298,10 +298,10 @@ def failures(groups: Sequence[SeedGroup]) -> Iterator[str]:
                 continue
             else:
                 why = "not finished"
-            found.setdefault(why, Counter())[label] += 1
-    for why, labels in list(found.items())[:_MOST_REASONS]:
+            by_reason.setdefault(why, Counter())[label] += 1
+    for why, labels in list(by_reason.items())[:_MOST_REASONS]:
         who = [label if number == 1 else f"{number} of {label}" for label, number in labels.items()]
         yield f"{count(labels.total(), 'run')} {why}: {listed(who, _MOST_NAMED)}"
-    if rest := list(found.values())[_MOST_REASONS:]:
+    if rest := list(by_reason.values())[_MOST_REASONS:]:
         runs = sum(labels.total() for labels in rest)
         yield f"{count(runs, 'run')} for {count(len(rest), 'other reason')}: see the table of runs"

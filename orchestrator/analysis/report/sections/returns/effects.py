@@ -26,19 +26,19 @@ _NOTE = (
 
 def section(data: ReportData) -> Section | None:
     """Return the section; ``None`` where no two keys of the grid vary in a task."""
-    found = key_effects(data.returning)
+    effects = key_effects(data.returning)
     left_out = [f"{task}: {key}" if task else key for task, key in keys_without_effect(data.returning)]
     without = f"Left out, as no combination of the other keys has all values: {plotting.listed(left_out)}."
     notes = (Text(without, note=True),) if left_out else ()
-    if not found:
+    if not effects:
         return Section("effects", "Effect of each key", notes) if notes else None
-    drawn = _pictures(found)[: plotting.MOST_PICTURES]
-    blocks: tuple[Block, ...] = (Gallery(tuple(drawn)), _table(found), Text(_NOTE, note=True), *notes)
+    drawn = _pictures(effects)[: plotting.MOST_PICTURES]
+    blocks: tuple[Block, ...] = (Gallery(tuple(drawn)), _table(effects), Text(_NOTE, note=True), *notes)
     return Section("effects", "Effect of each key", blocks)
 
 
-def _table(found: Sequence[KeyEffect]) -> Table:
-    spelled = short_keys([effect.key for effect in found])
+def _table(effects: Sequence[KeyEffect]) -> Table:
+    spelled = short_keys([effect.key for effect in effects])
     rows = [
         (
             Cell(effect.task or cells.MISSING),
@@ -48,7 +48,7 @@ def _table(found: Sequence[KeyEffect]) -> Table:
             Cell(f"{value.wins:.2f}", value.wins),
             cells.part(value.best_in, value.combinations),
         )
-        for effect in found
+        for effect in effects
         for value in effect.values
     ]
     heads = cells.columns(
@@ -61,14 +61,14 @@ def _text(effect: ValueEffect) -> str:
     return cells.MISSING if effect.value is None else text(effect.value)
 
 
-def _pictures(found: Sequence[KeyEffect]) -> list[Picture]:
-    spelled = short_keys([effect.key for effect in found])
-    tasks = list(dict.fromkeys(effect.task for effect in found))
+def _pictures(effects: Sequence[KeyEffect]) -> list[Picture]:
+    spelled = short_keys([effect.key for effect in effects])
+    tasks = list(dict.fromkeys(effect.task for effect in effects))
     drawn: list[Picture] = []
     for task in tasks:
         lines = [
             (f"{spelled[effect.key]}={_text(value)}", value)
-            for effect in found
+            for effect in effects
             if effect.task == task
             for value in effect.values
         ]

@@ -26,8 +26,8 @@ _MOST_COUNTS = 10_000
 
 def section(data: ReportData) -> Section | None:
     """Return the section; ``None`` for a single variant."""
-    found = evidence(data.returning)
-    if len(found.rows) < 2:
+    tested = evidence(data.returning)
+    if len(tested.rows) < 2:
         return None
     states = {
         (answer.tasks[0], id(values)): state
@@ -38,9 +38,9 @@ def section(data: ReportData) -> Section | None:
         for values in variant.scores.values()
     }
     rows = []
-    for variant, finals in found.rows:
+    for variant, finals in tested.rows:
         row = [Cell(variant.label)]
-        for task in found.tasks:
+        for task in tested.tasks:
             final = finals.get(task)
             if final is None or final.estimate is None:
                 row.append(Cell(cells.MISSING))
@@ -48,27 +48,27 @@ def section(data: ReportData) -> Section | None:
                 state = states.get((task, id(final.values)), "")
                 row.append(replace(cells.estimated(final.estimate), state=state))
         rows.append(tuple(row))
-    heads = cells.columns("variant", *(f"#{task or 'final return'}" for task in found.tasks))
+    heads = cells.columns("variant", *(f"#{task or 'final return'}" for task in tested.tasks))
     blocks = (
         Table("variants", heads, tuple(rows)),
-        PairDetails(_pairs(found)),
-        Text(_HOW_TO_READ.format(found.paired), note=True),
+        PairDetails(_pairs(tested)),
+        Text(_HOW_TO_READ.format(tested.paired), note=True),
     )
     return Section("evidence", "Variants by task", blocks)
 
 
-def _pairs(found: Evidence) -> str:
+def _pairs(tested: Evidence) -> str:
     """Return the pairs for the page's script: per task [row, row, chance, verdict], and its rows' seeds."""
-    paired = {at for pairs in found.pairs.values() for pair in pairs for at in pair}
-    most = min(cells.MOST_ROWS, _MOST_COUNTS // max(1, len(found.tasks)))
-    known = {at: row for at, row in enumerate(found.rows) if at < most or at in paired}
+    paired = {at for pairs in tested.pairs.values() for pair in pairs for at in pair}
+    most = min(cells.MOST_ROWS, _MOST_COUNTS // max(1, len(tested.tasks)))
+    known = {at: row for at, row in enumerate(tested.rows) if at < most or at in paired}
     tasks = [
         {
             "name": task,
             "seeds": {at: len(own[task].values) for at, (_, own) in known.items() if task in own},
-            "pairs": [[*at, round(pair.value, 3), pair.verdict] for at, pair in found.pairs[task].items()],
+            "pairs": [[*at, round(pair.value, 3), pair.verdict] for at, pair in tested.pairs[task].items()],
         }
-        for task in found.tasks
+        for task in tested.tasks
     ]
     return cells.safe_json(
         {"labels": {at: cells.clipped(variant.label) for at, (variant, _) in known.items()}, "tasks": tasks}

@@ -16,8 +16,8 @@ from orchestrator.core.formatting import count
 
 def section(data: ReportData) -> Section:
     """Return the section."""
-    found = pictures(data)
-    return drawn_section("final", "Final returns", found, "No finished run has a finite final return.")
+    drawn = pictures(data)
+    return drawn_section("final", "Final returns", drawn, "No finished run has a finite final return.")
 
 
 def pictures(data: ReportData) -> tuple[Picture, ...]:

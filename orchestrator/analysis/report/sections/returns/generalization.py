@@ -29,17 +29,17 @@ _NOTE = (
 
 def section(data: ReportData) -> Section | None:
     """Return the section; ``None`` where no run was evaluated on levels of training as well."""
-    found = generalizations(data.groups)[:MOST_DRAWN]
-    if not found:
+    unseen = generalizations(data.groups)[:MOST_DRAWN]
+    if not unseen:
         return None
-    drawn = Gallery(tuple(islice(_pictures(found), plotting.MOST_PICTURES)))
-    return Section("generalization", "Generalization", (drawn, _table(found), Text(_NOTE, note=True)))
+    drawn = Gallery(tuple(islice(_pictures(unseen), plotting.MOST_PICTURES)))
+    return Section("generalization", "Generalization", (drawn, _table(unseen), Text(_NOTE, note=True)))
 
 
-def _pictures(found: Sequence[Generalization]) -> list[Picture]:
+def _pictures(unseen: Sequence[Generalization]) -> list[Picture]:
     drawn: list[Picture] = []
-    for task in dict.fromkeys(generalization.group.task for generalization in found):
-        own = [generalization for generalization in found if generalization.group.task == task]
+    for task in dict.fromkeys(generalization.group.task for generalization in unseen):
+        own = [generalization for generalization in unseen if generalization.group.task == task]
         named = list(zip(own, plotting.group_names([one.group for one in own]), strict=True))
         for part, title in plotting.bundles(
             named, lambda one: (one.group.number, one.group.side), plotting.BARS, task
@@ -97,9 +97,9 @@ def _sample(on: Axes, row: float, sample: Sample, colour: str, theme: Theme, *, 
         on.plot(sample.estimate.value, row, "D", color=theme.paper, markersize=4, markeredgecolor=theme.paper)
 
 
-def _table(found: Sequence[Generalization]) -> Table:
+def _table(unseen: Sequence[Generalization]) -> Table:
     """Return the table of returns on unseen levels, on those of training, and of the gaps."""
-    heads, named = places([generalization.group for generalization in found])
+    heads, named = places([generalization.group for generalization in unseen])
     rows = tuple(
         (
             *name,
@@ -110,7 +110,7 @@ def _table(found: Sequence[Generalization]) -> Table:
             ),
             Cell(generalization.note),
         )
-        for generalization, name in zip(found, named, strict=True)
+        for generalization, name in zip(unseen, named, strict=True)
     )
     told = (f"#{name}, IQM [95 %]" for name in ("unseen levels", "levels of training", "gap"))
     return Table("generalization", (*heads, *cells.columns("#n", *told, "note")), rows)

@@ -20,15 +20,15 @@ from orchestrator.analysis.verdict.leaders import countable
 
 def section(data: ReportData) -> Section | None:
     """Return the section; ``None`` if there is nothing to show."""
-    found = standing(data.returning, overall=countable(data.returning))
-    if not found.pairs and not found.left_out:
+    comparison = standing(data.returning, overall=countable(data.returning))
+    if not comparison.pairs and not comparison.left_out:
         return None
-    left_out = [("left out:", text) for text in found.left_out]
+    left_out = [("left out:", text) for text in comparison.left_out]
     flags = [("", text) for text in unranked(data.finals)]
     blocks: list[Block] = [Points((*flags, *left_out))] if flags or left_out else []
-    if found.pairs:
-        drawn = Gallery(tuple(plotting.first(improvement_pictures(found.pairs))))
-        blocks += [drawn, improvement_table(found.pairs), Text(_PAIRS, note=True)]
+    if comparison.pairs:
+        drawn = Gallery(tuple(plotting.first(improvement_pictures(comparison.pairs))))
+        blocks += [drawn, improvement_table(comparison.pairs), Text(_PAIRS, note=True)]
     else:
         blocks.insert(0, Text(_NO_PAIR))
     return Section("improvement", "Probability of improvement", tuple(blocks))
@@ -57,10 +57,10 @@ _MOST_PAIRS = 12
 _HALF = 0.5
 
 
-def improvement_pictures(found: Sequence[Improvement]) -> Iterator[Picture]:
+def improvement_pictures(improvements: Sequence[Improvement]) -> Iterator[Picture]:
     """Draw each reference variant against the others, one picture per reference."""
     by_first: dict[tuple[tuple[str, ...], int], list[Improvement]] = {}
-    for improvement in found:
+    for improvement in improvements:
         by_first.setdefault((improvement.tasks, id(improvement.better)), []).append(improvement)
     small = len(by_first) > 1
     for number, ((tasks, _), pairs) in enumerate(by_first.items(), 1):
@@ -114,7 +114,7 @@ def _improvements(pairs: Sequence[Improvement], title: str, *, small: bool) -> D
     return draw
 
 
-def improvement_table(found: Sequence[Improvement]) -> Table:
+def improvement_table(improvements: Sequence[Improvement]) -> Table:
     """Return the table of pairs: the chance that one variant beats the other, and the verdict."""
     rows = [
         (
@@ -129,7 +129,7 @@ def improvement_table(found: Sequence[Improvement]) -> Table:
             Cell(improvement.verdict, None if improvement.beyond_chance is None else improvement.chance),
             Cell(f"{improvement.better.n} and {improvement.other.n}"),
         )
-        for improvement in found
+        for improvement in improvements
     ]
     heads = cells.columns("task", "X", "Y", "#P(X > Y) [95 %]", "more than luck", "runs of X and Y")
     return Table("pairs", heads, tuple(rows))

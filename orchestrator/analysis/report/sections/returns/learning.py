@@ -19,11 +19,11 @@ from orchestrator.config.returns import kind_of_return
 def section(data: ReportData) -> Section:
     """Return the section."""
     many = len(data.groups) > MOST_DRAWN
-    found = pictures(data)
+    figures = pictures(data)
     recorded = any(row["return_metric"] is not None for row in data.rows)
     nothing = "No run has recorded a finite return." if recorded else "No run has recorded a return yet."
-    drawn = drawn_section("learning", "Learning", found, nothing, many=many)
-    if not found:
+    drawn = drawn_section("learning", "Learning", figures, nothing, many=many)
+    if not figures:
         return drawn
     lines = chart_data.charted(data.curves)
     blocks: list[Block] = [Chart(chart_data.chart_data(lines, data.prices))]

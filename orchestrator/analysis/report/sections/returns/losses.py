@@ -16,9 +16,9 @@ _MOST_LOSSES = 6
 
 def section(data: ReportData) -> Section | None:
     """Return the section; ``None`` if there is nothing to show."""
-    found = pictures(data)
-    many = len(data.groups) > MOST_DRAWN or len(found) == _MOST_LOSSES
-    return drawn_section("losses", "Losses", found, "", many=many) if found else None
+    drawn = pictures(data)
+    many = len(data.groups) > MOST_DRAWN or len(drawn) == _MOST_LOSSES
+    return drawn_section("losses", "Losses", drawn, "", many=many) if drawn else None
 
 
 def pictures(data: ReportData) -> tuple[Picture, ...]:

@@ -26,16 +26,16 @@ def section(data: ReportData) -> Section | None:
     shown = data.returning[:MOST_DRAWN]
     # Over all tasks only if it covers all variants.
     overall = overall_profiles(shown) if len(shown) == len(data.returning) else []
-    found = plotting.first(profile_pictures(task_profiles(shown), overall))
-    if not found:
+    pictures = plotting.first(profile_pictures(task_profiles(shown), overall))
+    if not pictures:
         return None
-    large = tuple(picture for picture in found if not picture.small)
-    small = tuple(picture for picture in found if picture.small)
+    large = tuple(picture for picture in pictures if not picture.small)
+    small = tuple(picture for picture in pictures if picture.small)
     drawn: list[Block] = [Gallery(some) for some in (large, small) if some]
     if flags := unranked(data.finals):
         drawn.insert(0, Points(tuple(("", text) for text in flags)))
     notes = [Text(_PROFILES, note=True)]
-    if len(shown) < len(data.returning) or len(found) == plotting.MOST_PICTURES:
+    if len(shown) < len(data.returning) or len(pictures) == plotting.MOST_PICTURES:
         notes.append(Text(MANY, note=True))
     return Section("profiles", "Performance profiles", (*drawn, *notes))
 
@@ -49,14 +49,14 @@ _PROFILES = (
 )
 
 
-def profile_pictures(found: Sequence[Profiles], overall: Sequence[Profiles]) -> Iterator[Picture]:
+def profile_pictures(by_task: Sequence[Profiles], overall: Sequence[Profiles]) -> Iterator[Picture]:
     """Draw all tasks together first, then one picture per task, split where lines are too many."""
     numbers = count(1)
     for whole in overall:
         for part, title in _split(whole, f"All {len(whole.tasks)} tasks, scaled"):
             yield _profile_picture(f"profile-{next(numbers)}", part, title, whole, small=False)
-    small = len(found) > 1
-    for profiles in found:
+    small = len(by_task) > 1
+    for profiles in by_task:
         for part, title in _split(profiles, profiles.tasks[0]):
             yield _profile_picture(f"profile-{next(numbers)}", part, title, profiles, small=small)
 

@@ -41,57 +41,57 @@ from orchestrator.core.formatting import count as counted
 def section(data: ReportData) -> Section | None:
     """Return the section, with a part for each sweep that was evaluated beside scripted players."""
     several = [evaluated_sweep(sweep_dir, data.collected, data.groups) for sweep_dir in data.sweep_dirs]
-    found = [evaluated for evaluated in several if evaluated is not None and evaluated.figures]
+    sweeps = [evaluated for evaluated in several if evaluated is not None and evaluated.figures]
     numbers = count(1)
     blocks: list[Block] = []
-    for evaluated in found:
-        blocks += _sweep(evaluated, data.collected, numbers, named=len(found) > 1)
+    for evaluated in sweeps:
+        blocks += _sweep(evaluated, data.collected, numbers, named=len(sweeps) > 1)
     return Section("baselines", "Policies and scripted players", tuple(blocks)) if blocks else None
 
 
 def _sweep(
-    found: EvaluatedSweep, collected: Collected, numbers: Iterator[int], *, named: bool
+    evaluated: EvaluatedSweep, collected: Collected, numbers: Iterator[int], *, named: bool
 ) -> Iterator[Block]:
     """Yield the blocks of one sweep."""
-    setting = f"Evaluated in {found.setting}"
-    if found.missing:
-        missing = counted(found.missing, "finished run")
-        setting += f"; without {missing} ({found.command})"
-    sweep = f"{found.name}: " if named else ""
+    setting = f"Evaluated in {evaluated.setting}"
+    if evaluated.missing:
+        missing = counted(evaluated.missing, "finished run")
+        setting += f"; without {missing} ({evaluated.command})"
+    sweep = f"{evaluated.name}: " if named else ""
     yield Text(f"{sweep}{setting}.")
-    for number, figure in enumerate(found.ranked):
+    for number, figure in enumerate(evaluated.ranked):
         yield Text(f"{sweep}{figure}", title=True)
-        yield from _figure(rankings(found, figure), collected, numbers, first=not number)
-    if found.behaviour:
+        yield from _figure(rankings(evaluated, figure), collected, numbers, first=not number)
+    if evaluated.behaviour:
         yield Text(f"{sweep}behaviour", title=True)
-        yield behaviour_table(found)
+        yield behaviour_table(evaluated)
         yield Text(_BEHAVIOUR, note=True)
 
 
 def _figure(
-    found: Sequence[Ranking], collected: Collected, numbers: Iterator[int], *, first: bool
+    ranked: Sequence[Ranking], collected: Collected, numbers: Iterator[int], *, first: bool
 ) -> Iterator[Block]:
     """Yield the blocks of a figure; all that there are of the ``first``."""
-    yield from map(Text, verdicts(found))
-    pictures = tuple(islice(gap_pictures(found, numbers), plotting.MOST_PICTURES)) if first else ()
+    yield from map(Text, verdicts(ranked))
+    pictures = tuple(islice(gap_pictures(ranked, numbers), plotting.MOST_PICTURES)) if first else ()
     if pictures:
         yield Gallery(pictures)
-    yield ranking_table(found)
+    yield ranking_table(ranked)
     if not first:
         return
     yield Text(_RANKED, note=True)
-    yield players_table(found)
-    frames = frames_table(found, frames_to_best(found, collected), frames_to_half(found, collected))
+    yield players_table(ranked)
+    frames = frames_table(ranked, frames_to_best(ranked, collected), frames_to_half(ranked, collected))
     if frames is not None:
         yield frames
         yield Text(_FRAMES, note=True)
 
 
-def verdicts(found: Sequence[Ranking]) -> Iterator[str]:
+def verdicts(ranked: Sequence[Ranking]) -> Iterator[str]:
     """Yield for each variant in how many tasks it is at least the best baseline."""
-    labels = names([ranking.of.group.point for ranking in found], ("task", "sweep"))
+    labels = names([ranking.of.group.point for ranking in ranked], ("task", "sweep"))
     by_variant: dict[str, list[BaselineVerdict]] = {}
-    for ranking, label in zip(found, labels, strict=True):
+    for ranking, label in zip(ranked, labels, strict=True):
         by_variant.setdefault(label, []).append(ranking.verdict)
     for label, own in by_variant.items():
         yield f"{label}: {_counted(own)}" if len(by_variant) > 1 else _counted(own).capitalize()
@@ -140,9 +140,9 @@ def index(value: float) -> str:
     return f"{round(value, 2) + 0.0:.2f}" if abs(value) < _MANY else cells.shown(value)
 
 
-def ranking_table(found: Sequence[Ranking]) -> Table:
+def ranking_table(ranked: Sequence[Ranking]) -> Table:
     """Return the table of a figure: policies, the best baseline, the verdict, the gap closed."""
-    with_gap = any(ranking.gap for ranking in found)
+    with_gap = any(ranking.gap for ranking in ranked)
     rows = [
         (
             Cell(title),
@@ -152,21 +152,21 @@ def ranking_table(found: Sequence[Ranking]) -> Table:
             Cell(ranking.verdict, list(BaselineVerdict).index(ranking.verdict)),
             *([_estimate(ranking.gap)] if with_gap else []),
         )
-        for ranking, title in _titled(found)
+        for ranking, title in _titled(ranked)
     ]
-    told = cells.columns("#n", f"#{found[0].figure}, IQM [95 %]", "#best baseline", "policies against it")
+    told = cells.columns("#n", f"#{ranked[0].figure}, IQM [95 %]", "#best baseline", "policies against it")
     gap = cells.columns("#gap closed, IQM [95 %]") if with_gap else ()
     return Table("policies", (*cells.columns("task"), *told, *gap), tuple(rows))
 
 
-def players_table(found: Sequence[Ranking]) -> Table:
+def players_table(ranked: Sequence[Ranking]) -> Table:
     """Return the table of a figure of all scripted players, with the gap closed in brackets.
 
     Groups of a task that were evaluated beside the same players share a row.
     """
-    figure = found[0].figure
+    figure = ranked[0].figure
     distinct: dict[tuple[str, str], Ranking] = {}
-    for ranking in found:
+    for ranking in ranked:
         distinct.setdefault((ranking.of.group.task, str(ranking.of.players(figure))), ranking)
     shared = list(distinct.values())
     players = sorted({name for ranking in shared for name in ranking.of.players(figure)})
@@ -178,8 +178,8 @@ def players_table(found: Sequence[Ranking]) -> Table:
     return Table("scripted players", heads, tuple(rows), headed=True)
 
 
-def _titled(found: Sequence[Ranking]) -> Iterator[tuple[Ranking, str]]:
-    return zip(found, group_titles([ranking.of.group for ranking in found]), strict=True)
+def _titled(ranked: Sequence[Ranking]) -> Iterator[tuple[Ranking, str]]:
+    return zip(ranked, group_titles([ranking.of.group for ranking in ranked]), strict=True)
 
 
 def _player(ranking: Ranking, figure: str, player: str) -> Cell:
@@ -196,7 +196,7 @@ def _best(ranking: Ranking) -> Cell:
 
 
 def frames_table(
-    found: Sequence[Ranking],
+    ranked: Sequence[Ranking],
     to_best: Sequence[FramesToThreshold | None],
     to_half: Sequence[FramesToThreshold | None],
 ) -> Table | None:
@@ -208,22 +208,22 @@ def frames_table(
     told = [name for threshold, _ in several for name in (f"#{threshold}, median [95 %]", "#reached by")]
     rows = [
         (Cell(title), *(cell for reached in own for cell in _frames(reached)), _spacing(own))
-        for (_, title), *own in zip(_titled(found), *(frames for _, frames in several), strict=True)
+        for (_, title), *own in zip(_titled(ranked), *(frames for _, frames in several), strict=True)
     ]
     heads = cells.columns("frames until", *told, "#evaluated every")
     return Table("frames to thresholds", heads, tuple(rows), headed=True)
 
 
-def _frames(found: FramesToThreshold | None) -> tuple[Cell, Cell]:
-    if found is None:
+def _frames(reached: FramesToThreshold | None) -> tuple[Cell, Cell]:
+    if reached is None:
         return Cell(cells.MISSING), Cell(cells.MISSING)
-    interval = found.interval or ()
-    value, *ends = (_reached(frames, found.trained) for frames in (found.median, *interval))
+    interval = reached.interval or ()
+    value, *ends = (_reached(frames, reached.trained) for frames in (reached.median, *interval))
     told = f"{value} [{', '.join(ends)}]" if any(map(math.isfinite, interval)) else value
-    seeds = len(found.frames)
+    seeds = len(reached.frames)
     return (
-        Cell(told, found.median, ends=found.interval, bound=found.trained),
-        Cell(f"{found.reached} of {counted(seeds, 'seed')}", found.reached, more=(("of", seeds),)),
+        Cell(told, reached.median, ends=reached.interval, bound=reached.trained),
+        Cell(f"{reached.reached} of {counted(seeds, 'seed')}", reached.reached, more=(("of", seeds),)),
     )
 
 
@@ -231,8 +231,8 @@ def _reached(frames: float, trained: float) -> str:
     return _compact(frames) if math.isfinite(frames) else f"> {_compact(trained)}"
 
 
-def _spacing(found: Sequence[FramesToThreshold | None]) -> Cell:
-    spacing = next((reached.spacing for reached in found if reached is not None), None)
+def _spacing(reached: Sequence[FramesToThreshold | None]) -> Cell:
+    spacing = next((one.spacing for one in reached if one is not None), None)
     return Cell(cells.MISSING) if spacing is None else Cell(f"{_compact(spacing)} frames", spacing)
 
 
@@ -240,25 +240,25 @@ def _compact(frames: float) -> str:
     return plotting.compact(float(f"{frames:.{_DIGITS}g}"))
 
 
-def behaviour_table(found: EvaluatedSweep) -> Table:
+def behaviour_table(evaluated: EvaluatedSweep) -> Table:
     """Return the table of behaviour: a row for each group, and for each scripted player over all tasks."""
-    labels = group_titles([group.group for group in found.groups])
+    labels = group_titles([group.group for group in evaluated.groups])
     rows = [
-        (Cell(label), *(_estimate(estimate_of(group.values(name))) for name in found.behaviour))
-        for group, label in zip(found.groups, labels, strict=True)
+        (Cell(label), *(_estimate(estimate_of(group.values(name))) for name in evaluated.behaviour))
+        for group, label in zip(evaluated.groups, labels, strict=True)
     ]
-    players = sorted({player for group in found.groups for player in group.baselines})
+    players = sorted({player for group in evaluated.groups for player in group.baselines})
     rows += [
-        (Cell(f"scripted: {player}"), *(_range(found, name, player) for name in found.behaviour))
+        (Cell(f"scripted: {player}"), *(_range(evaluated, name, player) for name in evaluated.behaviour))
         for player in players
     ]
-    heads = cells.columns("policies", *(f"#{name.removeprefix(BEHAVIOUR)}" for name in found.behaviour))
+    heads = cells.columns("policies", *(f"#{name.removeprefix(BEHAVIOUR)}" for name in evaluated.behaviour))
     return Table("behaviour", heads, tuple(rows), headed=True)
 
 
-def _range(found: EvaluatedSweep, figure: str, player: str) -> Cell:
+def _range(evaluated: EvaluatedSweep, figure: str, player: str) -> Cell:
     """Return a player's figure, from the lowest to the highest task."""
-    values = [value for group in found.groups if (value := group.players(figure).get(player)) is not None]
+    values = [value for group in evaluated.groups if (value := group.players(figure).get(player)) is not None]
     if not values:
         return Cell(cells.MISSING)
     lowest, highest = min(values), max(values)
@@ -266,12 +266,12 @@ def _range(found: EvaluatedSweep, figure: str, player: str) -> Cell:
     return Cell(" to ".join(ends), median(values), ends=(lowest, highest))
 
 
-def group_titles(found: Sequence[SeedGroup]) -> list[str]:
+def group_titles(groups: Sequence[SeedGroup]) -> list[str]:
     """Return one short name for each group: its task without a family that all share, and its variant."""
-    tasks = [group.task for group in found]
+    tasks = [group.task for group in groups]
     if len({task.partition("/")[0] for task in tasks}) == 1 and all("/" in task for task in tasks):
         tasks = [task.partition("/")[2] for task in tasks]
-    labels = names([group.point for group in found], ("task", "sweep"))
+    labels = names([group.point for group in groups], ("task", "sweep"))
     told = tasks if len(set(labels)) == 1 and all(tasks) else map(_joined, tasks, labels)
     return list(told)
 
@@ -316,9 +316,9 @@ class _Row:
     best: tuple[str, ...]
 
 
-def gap_pictures(found: Sequence[Ranking], numbers: Iterator[int]) -> Iterator[Picture]:
+def gap_pictures(ranked: Sequence[Ranking], numbers: Iterator[int]) -> Iterator[Picture]:
     """Draw the gap closed by each group that has one; ``numbers`` are for the names."""
-    drawn = [(ranking, ranking.gap) for ranking in found if ranking.gap is not None]
+    drawn = [(ranking, ranking.gap) for ranking in ranked if ranking.gap is not None]
     titles = group_titles([ranking.of.group for ranking, _ in drawn])
     every = [
         _Row(
@@ -331,7 +331,7 @@ def gap_pictures(found: Sequence[Ranking], numbers: Iterator[int]) -> Iterator[P
         )
         for (ranking, gap), title in zip(drawn, titles, strict=True)
     ]
-    for part, title in plotting.parts(every, plotting.BARS, gap_of(found[0].figure)):
+    for part, title in plotting.parts(every, plotting.BARS, gap_of(ranked[0].figure)):
         low, high = _limits(part)
         outside = any(not low <= gap <= high for row in part for gap in row.players.values())
         yield plotting.picture(

@@ -23,13 +23,13 @@ from orchestrator.core.formatting import number
 def section(data: ReportData) -> Section | None:
     """Return the section; ``None`` if there is nothing to show."""
     several = [(sweep_dir.name, latest_matrices(sweep_dir)) for sweep_dir in data.sweep_dirs]
-    several = [(name, found) for name, found in several if found]
+    several = [(name, evaluations) for name, evaluations in several if evaluations]
     numbers = count(1)
     blocks: list[Block] = []
-    for name, found in several:
+    for name, evaluations in several:
         if len(several) > 1:
             blocks.append(Text(name, title=True))
-        blocks.append(Gallery(tuple(plotting.first(matrix_pictures(found, numbers)))))
+        blocks.append(Gallery(tuple(plotting.first(matrix_pictures(evaluations, numbers)))))
     return Section("evaluations", "Evaluations on several tasks", tuple(blocks)) if blocks else None
 
 
@@ -49,10 +49,10 @@ _CAPTION = (
 _SCRIPTED = " Below the line: scripted players in as many episodes of the same seed."
 
 
-def matrix_pictures(found: Sequence[Matrix], numbers: Iterator[int] | None = None) -> Iterator[Picture]:
+def matrix_pictures(matrices: Sequence[Matrix], numbers: Iterator[int] | None = None) -> Iterator[Picture]:
     """Draw each matrix, split where rows or columns are too many; ``numbers`` are for the names."""
     numbers = numbers or count(1)
-    for matrix in shown(found):
+    for matrix in shown(matrices):
         for columns, title in plotting.parts(list(range(len(matrix.columns))), _COLUMNS, matrix.metric):
             for rows, name in plotting.parts(list(matrix.rows), plotting.BARS, title):
                 caption = _CAPTION + (_SCRIPTED if any(row.scripted for row in rows) else "")

@@ -67,12 +67,12 @@ def _order(rows: Sequence[RunRow]) -> list[int]:
 
 def _with_room(told: Sequence[Mapping[str, Any]], order: Sequence[int]) -> list[Mapping[str, Any]]:
     """Leave of each run that comes after the room is full its name alone; logs have a room of their own."""
-    room, found = _ALL_ELSE, list(told)
+    room, kept = _ALL_ELSE, list(told)
     for at in order:
         room -= _size({**told[at], "log": ""})
         if room < 0:
-            found[at] = {"name": told[at]["name"], "left_out": True}
-    return found
+            kept[at] = {"name": told[at]["name"], "left_out": True}
+    return kept
 
 
 def _size(value: Any) -> int:
@@ -102,8 +102,8 @@ def _configuration(run: RunDir) -> dict[str, str]:
         result = run.result()
     except (DamagedFileError, OSError):
         return {}
-    found = result.fields.get("config") if result else None
-    return dict(_flat(found, "")) if isinstance(found, Mapping) else {}
+    config = result.fields.get("config") if result else None
+    return dict(_flat(config, "")) if isinstance(config, Mapping) else {}
 
 
 def _keys(point: Mapping[str, Any]) -> dict[str, str]:
@@ -119,31 +119,31 @@ def _flat(value: Any, key: str) -> Iterator[tuple[str, str]]:
         yield key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _differing(found: Sequence[Mapping[str, str]]) -> list[list[tuple[str, str, str]]]:
+def _differing(configurations: Sequence[Mapping[str, str]]) -> list[list[tuple[str, str, str]]]:
     """Return each run's keys with another value than most runs: key, value, and the value of most."""
     values: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for own in found:
+    for own in configurations:
         for key, value in own.items():
             values[key][value] += 1
     usual = {key: counted.most_common(1)[0][0] for key, counted in values.items() if len(counted) > 1}
     return [
         [(key, own[key], most) for key, most in usual.items() if key in own and own[key] != most][:_MOST_KEYS]
-        for own in found
+        for own in configurations
     ]
 
 
 def _tails(rows: Sequence[RunRow], runs: Sequence[RunDir | None]) -> dict[int, str]:
     """Return the ends of logs by the row's place: of runs without a result first, until there is no room."""
-    found: dict[int, str] = {}
+    tails: dict[int, str] = {}
     room = _ALL_TAILS
     for at in _order(rows):
         run = runs[at]
         if room <= 0 or run is None:
             continue
         if tail := _tail(run):
-            found[at] = tail
+            tails[at] = tail
             room -= _size(tail)
-    return found
+    return tails
 
 
 def _tail(run: RunDir) -> str:

@@ -28,11 +28,11 @@ def section(data: ReportData) -> Section | None:
     if alike:
         blocks.append(Text(f"The same in all: {alike}.", note=True))
     present = {row[SWEEP] for row in data.rows if row["in_grid"]}
-    found = compare_by(data.collected, SWEEP, prices=data.prices) if len(present) > 1 else None
-    if found is None or not any(combination.comparable for combination in found.combinations):
+    compared = compare_by(data.collected, SWEEP, prices=data.prices) if len(present) > 1 else None
+    if compared is None or not any(combination.comparable for combination in compared.combinations):
         blocks.append(Text("No variant of a task is finished in two of these sweeps."))
     else:
-        blocks += [Text(verdict(found)), *comparison_blocks(found)]
+        blocks += [Text(verdict(compared)), *comparison_blocks(compared)]
     return Section("sweeps", "Sweeps side by side", tuple(blocks))
 
 
@@ -63,5 +63,5 @@ def settings_table(by_sweep: Mapping[str, Sequence[RunRow]], keys: Sequence[str]
 
 def _values(values: Iterable[Any]) -> str:
     """Join the values, each once, in the order of the runs, and count those beyond the first."""
-    found = list(dict.fromkeys(text(value) for value in values if value is not None))
-    return listed(found, _MOST_VALUES) or cells.MISSING
+    texts = list(dict.fromkeys(text(value) for value in values if value is not None))
+    return listed(texts, _MOST_VALUES) or cells.MISSING

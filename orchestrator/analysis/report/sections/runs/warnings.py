@@ -12,11 +12,11 @@ _MOST_WARNINGS = 100
 def section(data: ReportData) -> Section | None:
     """Return the section; ``None`` if there is nothing to show."""
     lacking = lacking_returns(data.collected, data.groups)
-    found = [("", text) for text in (*lacking, *warnings(data.finals), *data.collected.warnings)]
-    found += [("damaged:", text) for text in data.collected.problems]
-    if not found:
+    lines = [("", text) for text in (*lacking, *warnings(data.finals), *data.collected.warnings)]
+    lines += [("damaged:", text) for text in data.collected.problems]
+    if not lines:
         return None
-    shown = found[:_MOST_WARNINGS]
-    if len(found) > len(shown):
-        shown.append(("", f"{len(found) - len(shown):,} more: orchestrate collect SWEEP prints them all"))
+    shown = lines[:_MOST_WARNINGS]
+    if len(lines) > len(shown):
+        shown.append(("", f"{len(lines) - len(shown):,} more: orchestrate collect SWEEP prints them all"))
     return Section("warnings", "Before you read on", (Points(tuple(shown)),))
