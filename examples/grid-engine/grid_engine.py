@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 from xml.etree import ElementTree
 
 from jobs.worker.scheduler_job import SchedulerJob, number_in
-from orchestrator.backends.script import Script, Setting, job_script
+from orchestrator.backends.script import JobShell, Script, Setting, job_script
 from orchestrator.config.backends import BackendSpec, ProfileKey
 from orchestrator.config.profiles import Profile
 from orchestrator.config.profiles.readers import read_text
@@ -146,7 +146,7 @@ class GridEngineBackend:
         ]
         again = "exit 99" if profile.requeue else "code=0"  # 99 puts the job back into the queue
         # qdel sends SIGUSR2 (-notify), the soft time limit SIGUSR1.
-        return job_script(array, setting, profile, lines, index=_INDEX, again=again, stop="TERM USR2")
+        return job_script(array, setting, profile, lines, JobShell(_INDEX, again, stop="TERM USR2"))
 
     def concerns(self, plan: Plan, ask: bool = True) -> tuple[Concern, ...]:
         most = max((array.allocation.cpus_per_task for array in plan.arrays), default=1)

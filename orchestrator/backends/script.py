@@ -65,22 +65,26 @@ def python_path(setting: Setting) -> str:
     return ":".join(map(str, setting.code.python_path))
 
 
+@dataclass(frozen=True)
+class JobShell:
+    """Shell text of a scheduler's jobs. ``index``: a job's index in the array; ``again``: requeues the job.
+
+    ``stop``: signals that request its end now; SIGUSR1 warns before the time limit. ``on_other_nodes``: the
+    command that starts a program on the job's other nodes, if it has any.
+    """
+
+    index: str
+    again: str
+    stop: str = "TERM"
+    on_other_nodes: str = ""
+
+
 def job_script(
-    array: Array,
-    setting: Setting,
-    profile: Profile,
-    options: Iterable[str],
-    *,
-    index: str,
-    again: str,
-    stop: str = "TERM",
-    on_other_nodes: str = "",
+    array: Array, setting: Setting, profile: Profile, options: Iterable[str], shell: JobShell
 ) -> str:
     """Render the shell script that every job of an array runs in a scheduler.
 
-    ``options``: lines for the scheduler. ``index``: shell text of a job's index in the array. ``again``:
-    command that requeues the job. ``stop``: signals that request its end now. SIGUSR1 warns before the time
-    limit. ``on_other_nodes``: command that starts a program on the job's other nodes, if it has any.
+    ``options``: lines for the scheduler.
     """
     import jinja2
 
@@ -93,17 +97,14 @@ def job_script(
         "preparation": "\n".join(_preparation(setting, profile)),
         "cwd": shlex.quote(str(setting.code.cwd)),
         "array": array.token,
-        "index": index,
         "journals": shlex.quote(str(setting.sweep_dir.mailbox(array.token).parent)),
         "warning": profile.signal,
         "ends": _ends(array.allocation),
-        "stop": stop,
         "worker": shlex.join(worker_argv(setting, "", python)[:-1]),
         "start": shlex.quote(shlex.join([*python, "-m", setting.code.entries["worker"]])),
-        "on_other_nodes": on_other_nodes,
         "agent": shlex.join([*python, "-P", "-m", setting.code.entries["node"]]),
         "again_code": _AGAIN_CODE,
-        "again": again,
+        **vars(shell),
     }
     environment = jinja2.Environment(  # noqa: S701 - shell, not HTML; every value is quoted above
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True

@@ -161,16 +161,12 @@ def _shared_cores(sweep: Sweep) -> list[dict[str, Value]]:
         needs = sweep.needs_of(run)
         occupied = get_trainer(run.trainer).resources_of(run, needs.nodes).cpus_per_task
         if occupied > needs.cpus_per_task:
-            return [
-                {
-                    "run_id": run.run_id,
-                    "key": None,
-                    "message": f"resources.cpus_per_task: found {needs.cpus_per_task}, and the processes "
-                    f"of a run occupy {occupied}: they will share cores and be slow",
-                    "hint": f"write cpus_per_task: {occupied}, or remove it for what each run occupies",
-                    "blocks": False,
-                }
-            ]
+            return _warning(
+                run,
+                f"resources.cpus_per_task: found {needs.cpus_per_task}, and the processes of a run occupy "
+                f"{occupied}: they will share cores and be slow",
+                f"write cpus_per_task: {occupied}, or remove it for what each run occupies",
+            )
     return []
 
 
@@ -185,17 +181,17 @@ def _beyond_physical_cores(sweep: Sweep) -> list[dict[str, Value]]:
     for run in sweep.runs:
         occupied = get_trainer(run.trainer).resources_of(run).cpus_per_task
         if there < occupied <= most and run.target in (None, LOCAL):
-            return [
-                {
-                    "run_id": run.run_id,
-                    "key": None,
-                    "message": f"the processes of a run take {occupied} cores with their threads, and this "
-                    f"machine has {there} physical ones: they will share cores and be slow",
-                    "hint": "set fewer actors or threads, or start it on a larger machine: --on PROFILE",
-                    "blocks": False,
-                }
-            ]
+            return _warning(
+                run,
+                f"the processes of a run take {occupied} cores with their threads, and this machine has "
+                f"{there} physical ones: they will share cores and be slow",
+                "set fewer actors or threads, or start it on a larger machine: --on PROFILE",
+            )
     return []
+
+
+def _warning(run: Run, message: str, hint: str) -> list[dict[str, Value]]:
+    return [{"run_id": run.run_id, "key": None, "message": message, "hint": hint, "blocks": False}]
 
 
 def _memory_of_run(sweep: Sweep) -> int | None:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from orchestrator.backends.script import Setting, job_script
+from orchestrator.backends.script import JobShell, Setting, job_script
 from orchestrator.backends.slurm.parse import ranges
 from orchestrator.config.profiles import Profile
 from orchestrator.config.profiles.sbatch_options import SHORT, contradiction, meant, task_option
@@ -28,15 +28,9 @@ def sbatch_script(
     """
     options = _options(array, setting, profile, comment, extra)
     lines = [f"#SBATCH {option}" for option in options]
-    return job_script(
-        array,
-        setting,
-        profile,
-        lines,
-        index="$SLURM_ARRAY_TASK_ID",
-        again=_requeue_command(profile),
-        on_other_nodes=_srun(array.allocation) if array.allocation.nodes > 1 else "",
-    )
+    srun = _srun(array.allocation) if array.allocation.nodes > 1 else ""
+    shell = JobShell("$SLURM_ARRAY_TASK_ID", _requeue_command(profile), on_other_nodes=srun)
+    return job_script(array, setting, profile, lines, shell)
 
 
 def _options(

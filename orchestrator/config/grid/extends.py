@@ -16,11 +16,13 @@ from orchestrator.config.yaml_files.nodes import (
     Items,
     KeyNode,
     Node,
+    Position,
     Scalar,
     YamlFile,
     nearest,
     read_nodes,
     shown,
+    texts,
 )
 from orchestrator.config.yaml_files.scalars import resolve
 from orchestrator.config.yaml_files.text import read_text
@@ -49,31 +51,31 @@ class Extended:
         own = self._known(read_nodes(text, source), source)
         inherited: Entries | None = None
         here = (*above, os.path.realpath(source.name))
-        for item in _names(own, source):
-            parent = self._parent(item, source, here)
+        for name, item in _names(own, source):
+            parent = self._parent(name, item.at, source, here)
             inherited = parent if inherited is None else merge(inherited, parent, source)
         if inherited is None:
             return own
         return merge(_without(inherited, "name", ANCHORS), _without(own, EXTENDS), source)
 
-    def _parent(self, item: Scalar, source: YamlFile, here: tuple[str, ...]) -> Entries:
-        path = Path(source.name).parent / Path(str(item.value)).expanduser()
+    def _parent(self, name: str, at: Position, source: YamlFile, here: tuple[str, ...]) -> Entries:
+        path = Path(source.name).parent / Path(name).expanduser()
         if not os.path.exists(path):
             near = nearest(path.stem, sorted(file.stem for file in path.parent.glob("*.yaml")))
             raise source.error(
-                item.at,
-                f"{EXTENDS}: found {shown(item.value)}, and there is no such file",
+                at,
+                f"{EXTENDS}: found {shown(name)}, and there is no such file",
                 f"paths are relative to {source.name}" + (f"; did you mean {near}.yaml?" if near else ""),
             )
         if os.path.realpath(path) in here:
             raise source.error(
-                item.at,
-                f"{EXTENDS}: found {shown(item.value)}, which extends this file",
+                at,
+                f"{EXTENDS}: found {shown(name)}, which extends this file",
                 "remove one of both",
             )
-        self.files.append(str(item.value))
+        self.files.append(name)
         if len(self.files) > _MAX_FILES:
-            raise source.error(item.at, f"{EXTENDS}: found more than {_MAX_FILES} files")
+            raise source.error(at, f"{EXTENDS}: found more than {_MAX_FILES} files")
         parent = YamlFile(str(path), extended=True)
         root = self._merged(read_text(path, parent, lambda _path: ""), parent, here)
         return _moved(root, path.parent, Path(source.name).parent)
@@ -119,18 +121,11 @@ def written(root: Entries, head: str) -> str:
     return f"# {head}\n{text}"
 
 
-def _names(root: Entries, source: YamlFile) -> Iterator[Scalar]:
+def _names(root: Entries, source: YamlFile) -> Iterator[tuple[str, Node]]:
     """Yield the names of the files that a grid extends."""
-    node = next((entry.node for entry in root.entries if entry.key == EXTENDS), None)
-    if node is None:
-        return
-    items = node.items if isinstance(node, Items) else (node,)
-    for item in items:
-        if not isinstance(item, Scalar) or not isinstance(item.value, str) or not item.value:
-            raise source.unexpected(
-                EXTENDS, item, "the name of a grid file or a list of them", f"such as {EXTENDS}: common.yaml"
-            )
-        yield item
+    if (node := _node(root, EXTENDS)) is not None:
+        expected = "the name of a grid file or a list of them"
+        yield from texts(EXTENDS, node, source, expected, f"such as {EXTENDS}: common.yaml")
 
 
 def _without(root: Entries, *names: str) -> Entries:

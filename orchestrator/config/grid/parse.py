@@ -30,7 +30,9 @@ from orchestrator.config.yaml_files.nodes import (
     did_you_mean,
     kind,
     plain_value,
+    read_flag,
     shown,
+    texts,
 )
 from orchestrator.core.types import Value
 from orchestrator.rundir.index import SWEEP_NAME
@@ -118,7 +120,8 @@ def parse_grid(text: str, source: str) -> Grid:
     axes = _matrix(sections.get("matrix"), keys, place)
     axes = (*axes, *_zip(sections.get("zip"), keys, place))
     targets = _targets(sections.get("targets"), place)
-    compare = _compare(sections.get("compare"), place)
+    node = _node(sections, "compare")
+    compare = node is not None and read_flag("compare", node, place)
     varying = _with_targets(axes, targets, compare)
     exclude = read_exclude(_node(sections, "exclude"), base, varying, place)
     include = read_include(_node(sections, "include"), axes, keys, place)
@@ -310,14 +313,12 @@ def _targets(section: KeyNode | None, source: YamlFile) -> tuple[str, ...]:
     if section is None:
         return _DEFAULT_TARGETS
     node = section.node
-    items = node.items if isinstance(node, Items) else (node,)
-    for item in items:
-        value = item.value if isinstance(item, Scalar) else None
-        if not isinstance(value, str) or not _TARGET.fullmatch(value):
-            raise source.error(
-                item.at, f"targets: found {kind(item)}, expected names of targets", "such as targets: [local]"
-            )
-    names = tuple(str(item.value) for item in items if isinstance(item, Scalar))
+    expected = "names of targets", "such as targets: [local]"
+    items = list(texts("targets", node, source, *expected))
+    for name, item in items:
+        if not _TARGET.fullmatch(name):
+            raise source.unexpected("targets", item, *expected)
+    names = tuple(name for name, _ in items)
     if not names:
         raise source.error(
             node.at, "targets: found an empty list, expected at least one", "leave it out for [local]"
@@ -329,12 +330,3 @@ def _targets(section: KeyNode | None, source: YamlFile) -> tuple[str, ...]:
 
 def _twice(names: tuple[str, ...]) -> str:
     return next(name for name in names if names.count(name) > 1)
-
-
-def _compare(section: KeyNode | None, source: YamlFile) -> bool:
-    if section is None:
-        return False
-    value = section.node.value if isinstance(section.node, Scalar) else None
-    if not isinstance(value, bool):
-        raise source.error(section.node.at, f"compare: found {kind(section.node)}, expected true or false")
-    return value

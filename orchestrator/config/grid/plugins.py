@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.config.trainers import TrainerSpec
-from orchestrator.config.yaml_files.nodes import Items, Node, Scalar, YamlFile, kind
+from orchestrator.config.yaml_files.nodes import Node, YamlFile, kind, texts
 from orchestrator.core.types import PluginSource
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -25,24 +24,13 @@ def read_plugins(node: Node | None, spec: TrainerSpec, source: YamlFile) -> tupl
     if not spec.takes_plugins:
         raise source.error(node.at, f"plugins: found {kind(node)}, but the trainer {spec.name} takes none")
     plugins: dict[str, PluginSource] = {}
-    for plugin, item in _read(node, source):
+    expected = "the folder of a package or an installed one's name"
+    for text, item in texts("plugins", node, source, expected, "such as plugins: ./my_marl"):
+        plugin = _plugin(text, item, source)
         if plugin.name in plugins:
             raise source.error(item.at, f"plugins: found {plugin.name} twice", "remove or rename one of them")
         plugins[plugin.name] = plugin
     return tuple(plugins.values())
-
-
-def _read(node: Node, source: YamlFile) -> Iterator[tuple[PluginSource, Node]]:
-    for item in node.items if isinstance(node, Items) else (node,):
-        text = item.value if isinstance(item, Scalar) else None
-        if not isinstance(text, str) or not text:
-            raise source.unexpected(
-                "plugins",
-                item,
-                "the folder of a package or an installed one's name",
-                "such as plugins: ./my_marl",
-            )
-        yield _plugin(text, item, source), item
 
 
 def _plugin(text: str, item: Node, source: YamlFile) -> PluginSource:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from orchestrator.config.grid.model import MAX_POINTS, Axis, Exclusion, Point, bare_key, same_value
-from orchestrator.config.grid.values import Keys, nearest_key, one_value
+from orchestrator.config.grid.values import Keys, nearest_key, one_value, require_known
 from orchestrator.config.yaml_files.nodes import (
     Entries,
     Items,
     KeyNode,
     Node,
-    Scalar,
     YamlFile,
-    kind,
+    mappings,
     plain_value,
     shown,
 )
@@ -125,21 +124,9 @@ def refuse_empty(
         )
 
 
-def _list_of_points(node: Node | None, section: str, source: YamlFile) -> list[Entries]:
-    if node is None or (isinstance(node, Scalar) and node.value is None):
-        return []
+def _list_of_points(node: Node | None, section: str, source: YamlFile) -> Iterator[Entries]:
     example = f"such as {section}: [{{algorithm: iql, seed: 0}}]"
-    if not isinstance(node, Items):
-        raise source.unexpected(section, node, "a list of mappings", example)
-    points = []
-    for item in node.items:
-        if not isinstance(item, Entries) or not item.entries:
-            told = "an empty mapping" if isinstance(item, Entries) else kind(item)
-            raise source.error(
-                item.at, f"{section}: found {told}, expected a mapping of keys to values", example
-            )
-        points.append(item)
-    return points
+    return mappings(section, node, source, "a mapping of keys to values", example)
 
 
 def _not_an_axis(
@@ -166,28 +153,14 @@ def _must_match(
     for axis in axes:
         named = [key for key in choices if key in axis.keys]
         for key in named:
-            _must_be_known(key, choices[key], _column(axis, key), source)
+            known = {same_value(value): shown(value) for value in _column(axis, key)}
+            for node in choices[key]:
+                require_known("exclude", key, node, known, source, so="excluded")
         if not matching_steps(axis, exclusion.when):
             pairs = ", ".join(f"{key}={shown(plain_value(choices[key][0]))}" for key in named)
             raise source.error(
                 exclusion.at, f"exclude: zip never has {pairs} together, so nothing is excluded"
             )
-
-
-def _must_be_known(key: str, nodes: Sequence[Node], column: Sequence[Value], source: YamlFile) -> None:
-    values = {same_value(value): shown(value) for value in column}
-    for node in nodes:
-        value = plain_value(node)
-        if same_value(value) in values:
-            continue
-        text, expected = shown(value), list(values.values())
-        near = nearest_key(text, expected)
-        raise source.error(
-            node.at,
-            f"exclude: {key} is never {text}, so nothing is excluded; "
-            f"expected one of: {', '.join(expected[:10])}{', …' if len(expected) > 10 else ''}",
-            f"did you mean {near}?" if near else None,
-        )
 
 
 def matching_steps(axis: Axis, when: Mapping[str, frozenset[str]]) -> list[int]:

@@ -7,17 +7,15 @@ from dataclasses import replace
 
 from orchestrator.config.grid.extends import SET
 from orchestrator.config.grid.model import Axis, Point, Rule, bare_key, same_value
-from orchestrator.config.grid.values import Keys, nearest_key, one_value
+from orchestrator.config.grid.values import Keys, nearest_key, one_value, require_known
 from orchestrator.config.yaml_files.nodes import (
     Entries,
     Items,
     KeyNode,
     Node,
     Position,
-    Scalar,
     YamlFile,
-    did_you_mean,
-    kind,
+    mappings,
     plain_value,
     shown,
 )
@@ -27,7 +25,6 @@ _EXAMPLE = "such as for: [{algorithm: mappo, set: {experiment.lr: 1e-3}}]"
 # Sections with several values for each key.
 _AXES = ("matrix", "zip")
 _OTHER_SETS = dict.fromkeys(("sets", "then", "with", "values", "overrides", "keys", "base", "use"), SET)
-_MOST_SHOWN = 10
 
 # The values that each key has in some point, as they are shown, by their spelling in same_value.
 _Known = Mapping[str, Mapping[str, str]]
@@ -48,7 +45,8 @@ def read_rules(
     known = _known_values(base, axes, include)
     taken = {bare_key(key) for axis in axes for key in axis.keys}
     rules, nodes = [], []
-    for entry in _entries(node, source):
+    for entry in mappings("for", node, source, "a mapping with a condition and set", _EXAMPLE):
+        _require_both(entry, source)
         narrowed = _narrowed(entry, known) if entry.at.file else entry
         if narrowed is not None:
             when = {one.key: _wanted(one, known, source) for one in narrowed.entries if one.key != SET}
@@ -67,23 +65,6 @@ def _known_values(base: Mapping[str, Value], axes: Sequence[Axis], include: Sequ
         for key, value in values.items():
             known.setdefault(key, {})[same_value(value)] = shown(value)
     return known
-
-
-def _entries(node: Node | None, source: YamlFile) -> list[Entries]:
-    if node is None or (isinstance(node, Scalar) and node.value is None):
-        return []
-    if not isinstance(node, Items):
-        raise source.unexpected("for", node, "a list of mappings", _EXAMPLE)
-    rules = []
-    for item in node.items:
-        if not isinstance(item, Entries) or not item.entries:
-            told = "an empty mapping" if isinstance(item, Entries) else kind(item)
-            raise source.error(
-                item.at, f"for: found {told}, expected a mapping with a condition and set", _EXAMPLE
-            )
-        _require_both(item, source)
-        rules.append(item)
-    return rules
 
 
 def _require_both(item: Entries, source: YamlFile) -> None:
@@ -137,18 +118,9 @@ def _wanted(entry: KeyNode, known: _Known, source: YamlFile) -> frozenset[str]:
     several = entry.node.items if isinstance(entry.node, Items) else (entry.node,)
     if not several:
         raise source.error(entry.node.at, f"for: found an empty list for {entry.key}, so nothing is set")
-    values = known[entry.key]
     for node in several:
-        value = one_value(entry.key, node, source, where="for")
-        if same_value(value) not in values:
-            names = list(values.values())
-            more = ", …" if len(names) > _MOST_SHOWN else ""
-            raise source.error(
-                node.at,
-                f"for: {entry.key} is never {shown(value)}, so nothing is set; "
-                f"expected one of: {', '.join(names[:_MOST_SHOWN])}{more}",
-                did_you_mean(shown(value), names),
-            )
+        one_value(entry.key, node, source, where="for")
+        require_known("for", entry.key, node, known[entry.key], source, so="set")
     return frozenset(same_value(plain_value(node)) for node in several)
 
 
@@ -158,10 +130,7 @@ def _values(
     """Return what an entry sets, with positions."""
     node = next(entry.node for entry in item.entries if entry.key == SET)
     if not isinstance(node, Entries) or not node.entries:
-        told = "an empty mapping" if isinstance(node, Entries) else kind(node)
-        raise source.error(
-            node.at, f"for: {SET}: found {told}, expected a mapping of the trainer's keys", _EXAMPLE
-        )
+        raise source.unexpected(f"for: {SET}", node, "a mapping of the trainer's keys", _EXAMPLE)
     values: dict[str, Value] = {}
     places: dict[str, Position] = {}
     for entry in node.entries:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 
 from orchestrator.config.grid.hydra_sweeps import looks_like_sweep, sweep_values
-from orchestrator.config.grid.model import MAX_POINTS, bare_key
+from orchestrator.config.grid.model import MAX_POINTS, bare_key, same_value
 from orchestrator.config.grid.other_programs import values_hint
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.config.yaml_files.nodes import (
@@ -17,6 +16,8 @@ from orchestrator.config.yaml_files.nodes import (
     Position,
     Scalar,
     YamlFile,
+    did_you_mean,
+    nearest,
     plain_value,
     scalars,
     shown,
@@ -26,6 +27,7 @@ from orchestrator.core.types import Value
 
 _UNUSABLE_KEY = re.compile(r"[\s=,\x00-\x1f\x7f]")
 _MAX_KEY = 200
+_MOST_SHOWN = 10
 # Keys of every trainer, in Markdown, for the reference.
 OWN_KEYS: Mapping[str, str] = {
     "seed": "the seed of a run's random numbers: a whole number, 0 by default",
@@ -143,11 +145,27 @@ def several_values(entry: KeyNode, source: YamlFile) -> list[tuple[Value, Positi
 def nearest_key(key: str, known: Iterable[str]) -> str | None:
     """Return the known key nearest to a misspelt one, also by its last part; None if none is near."""
     names = list(known)
-    close = difflib.get_close_matches(key, names, 1, 0.6)
-    if close:
-        return close[0]
     tails = {name.rpartition(".")[2]: name for name in reversed(names)}
-    return tails.get(key.rpartition(".")[2])
+    return nearest(key, names) or tails.get(key.rpartition(".")[2])
+
+
+def require_known(
+    section: str, key: str, node: Node, known: Mapping[str, str], source: YamlFile, *, so: str
+) -> None:
+    """Refuse a condition's value that no point has; ``known``: those that some have, as they are shown.
+
+    ``so``: the consequence of one that no point has. Keys of ``known`` are spelled by :func:`same_value`.
+    """
+    value = plain_value(node)
+    if same_value(value) not in known:
+        names = list(known.values())
+        more = ", …" if len(names) > _MOST_SHOWN else ""
+        raise source.error(
+            node.at,
+            f"{section}: {key} is never {shown(value)}, so nothing is {so}; "
+            f"expected one of: {', '.join(names[:_MOST_SHOWN])}{more}",
+            did_you_mean(shown(value), names),
+        )
 
 
 def _refuse_sweep(key: str, scalar: Scalar, source: YamlFile, expected: str, hint: str) -> None:

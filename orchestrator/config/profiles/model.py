@@ -18,7 +18,6 @@ from orchestrator.config.profiles.readers import (
     read_backend,
     read_environment,
     read_file_mounts,
-    read_flag,
     read_forbidden,
     read_gpus,
     read_names,
@@ -33,6 +32,7 @@ from orchestrator.config.profiles.readers import (
     read_texts,
 )
 from orchestrator.config.profiles.sbatch_options import option_name
+from orchestrator.config.yaml_files.nodes import read_flag
 from orchestrator.core.units import megabytes
 
 

@@ -80,13 +80,6 @@ def read_ssh(key: str, node: Node, source: YamlFile) -> str:
         raise source.error(node.at, f"{key}: {error}", error.hint) from None
 
 
-def read_flag(key: str, node: Node, source: YamlFile) -> bool:
-    """Read true or false."""
-    if not isinstance(node, Scalar) or not isinstance(node.value, bool):
-        raise source.unexpected(key, node, "true or false")
-    return node.value
-
-
 def count_from(least: int) -> Reader:
     """Return a reader of whole numbers from ``least``."""
     return lambda key, node, source: read_count(key, node, least, source)

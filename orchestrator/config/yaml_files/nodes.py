@@ -145,12 +145,41 @@ def scalars(node: Node) -> Iterator[Scalar]:
             yield from scalars(entry.node)
 
 
+def texts(key: str, node: Node, source: YamlFile, expected: str, hint: str) -> Iterator[tuple[str, Node]]:
+    """Yield the texts of a key that has one or a list of them, each with its node."""
+    for item in node.items if isinstance(node, Items) else (node,):
+        if not isinstance(item, Scalar) or not isinstance(item.value, str) or not item.value:
+            raise source.unexpected(key, item, expected, hint)
+        yield item.value, item
+
+
+def mappings(
+    section: str, node: Node | None, source: YamlFile, expected: str, example: str
+) -> Iterator[Entries]:
+    """Yield the mappings, none of them empty, of a section that lists them."""
+    if node is None or (isinstance(node, Scalar) and node.value is None):
+        return
+    if not isinstance(node, Items):
+        raise source.unexpected(section, node, "a list of mappings", example)
+    for item in node.items:
+        if not isinstance(item, Entries) or not item.entries:
+            raise source.unexpected(section, item, expected, example)
+        yield item
+
+
+def read_flag(key: str, node: Node, source: YamlFile) -> bool:
+    """Read true or false."""
+    if not isinstance(node, Scalar) or not isinstance(node.value, bool):
+        raise source.unexpected(key, node, "true or false")
+    return node.value
+
+
 def kind(node: Node) -> str:
     """Describe a node for an error message."""
     if isinstance(node, Items):
         return "a list"
     if isinstance(node, Entries):
-        return "a mapping"
+        return "a mapping" if node.entries else "an empty mapping"
     return "nothing" if node.value is None else shown(node.value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from rich.console import Console, RenderableType
@@ -11,8 +11,25 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.core.formatting import printable
+from orchestrator.core.types import JobState, RunState
 
 _Item = TypeVar("_Item")
+# Colours of states.
+STYLES: Mapping[RunState | JobState, str] = {
+    RunState.PENDING: "dim",
+    RunState.QUEUED: "dim",
+    RunState.RUNNING: "cyan",
+    RunState.STALLED: "yellow",
+    RunState.INTERRUPTED: "yellow",
+    RunState.DONE: "green",
+    RunState.FAILED: "bold red",
+    RunState.SKIPPED: "dim",
+    RunState.CANCELLED: "dim",
+    RunState.STALE: "magenta",
+    RunState.UNKNOWN: "yellow",
+    JobState.RUNNING: "cyan",
+    JobState.UNKNOWN: "yellow",
+}
 # Colours of the words before lines.
 _COLOURS = {"note": "yellow", "missing": "yellow", "problem": "red", "answer": "bold"}
 

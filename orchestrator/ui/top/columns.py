@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from orchestrator.core.formatting import duration, moment, number, printable, since, sparkline
 from orchestrator.core.types import URGENT_FIRST, JobState, RunState
+from orchestrator.ui.terminal.screen import STYLES
 from orchestrator.ui.top.model import FleetState, JobRow, RunRow, SweepSnapshot
 from orchestrator.ui.top.views import ListColumn, View
 
-STYLES: Mapping[RunState | JobState, str] = {
-    RunState.RUNNING: "cyan",
-    RunState.STALLED: "yellow",
-    RunState.INTERRUPTED: "yellow",
-    RunState.UNKNOWN: "yellow",
-    RunState.DONE: "green",
-    RunState.FAILED: "bold red",
-    RunState.STALE: "magenta",
-    JobState.RUNNING: "cyan",
-    JobState.UNKNOWN: "yellow",
-}
 _URGENT_JOBS = (JobState.RUNNING, JobState.UNKNOWN, JobState.QUEUED, JobState.ENDED)
 _URGENCY = {state: place for place, state in enumerate((*URGENT_FIRST, *_URGENT_JOBS))}
 _SPEED = 12

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from orchestrator.core.formatting import duration, moment, number, printable, sparkline
 from orchestrator.core.types import JobState, RunState
-from orchestrator.ui.top.columns import STYLES
+from orchestrator.ui.terminal.screen import STYLES
 from orchestrator.ui.top.model import SAID_SINCE, FleetState, JobRow, RunRow, SweepSnapshot
 from orchestrator.ui.top.views import Choice, Row
 

@@ -129,11 +129,9 @@ class Picture:
         return inline(self.vector.svg, self.name, self.alt, _PAGE_COLOURS if self.themed else {})
 
 
-def picture(
-    name: str, title: str, draw: Draw, *, caption: str, alt: str, small: bool = False, themed: bool = True
-) -> Picture:
+def picture(name: str, title: str, draw: Draw, *, caption: str, alt: str, small: bool = False) -> Picture:
     """Return a picture, to be drawn in either theme."""
-    return Picture(name, title, caption, _clean(alt), draw, small, themed)
+    return Picture(name, title, caption, _clean(alt), draw, small)
 
 
 def dash(number: int, side: int) -> _Dash:

@@ -76,7 +76,7 @@ def _list_runs(sweep_dir: SweepDir, one_is_meant: bool, as_json: bool) -> None:
     from orchestrator.control.fleet import present
     from orchestrator.core.errors import NotFoundError
     from orchestrator.ui.cli.watch import sweep_table
-    from orchestrator.ui.terminal.screen import show
+    from orchestrator.ui.terminal.screen import STYLES, show
     from orchestrator.ui.terminal.table import KeyTable, ScreenColumn, cell
     from orchestrator.ui.terminal.working import working
 
@@ -97,9 +97,7 @@ def _list_runs(sweep_dir: SweepDir, one_is_meant: bool, as_json: bool) -> None:
     table = [
         ScreenColumn("run", [cell(row.run_id[:8], "dim") for row in rows], left=True),
         *sweep_table.run_keys(rows, rows),
-        ScreenColumn(
-            "state", [cell(one.state.value, sweep_table.STYLE[one.state]) for one in states], left=True
-        ),
+        ScreenColumn("state", [cell(one.state.value, STYLES[one.state]) for one in states], left=True),
         ScreenColumn("attempts", [cell(status.attempt or "") for status in states]),
     ]
     show(KeyTable(table))

@@ -185,8 +185,8 @@ def _runs(runs: tuple[MonitoredRun, ...], snapshot: MonitorSnapshot, *, wide: bo
     from rich.text import Text
 
     from orchestrator.core.formatting import duration, number
-    from orchestrator.ui.cli.watch.sweep_table import STYLE
     from orchestrator.ui.monitor import wording
+    from orchestrator.ui.terminal.screen import STYLES
 
     several = len({run.sweep for run in runs}) > 1
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -204,7 +204,7 @@ def _runs(runs: tuple[MonitoredRun, ...], snapshot: MonitorSnapshot, *, wide: bo
         table.add_row(
             Text(run.run_id[:8], style="dim"),
             Text(label, no_wrap=True, overflow="ellipsis"),
-            Text(run.state.value, style=STYLE[run.state]),
+            Text(run.state.value, style=STYLES[run.state]),
             wording.frames(run, short=not wide),
             number(run.end_to_end_fps),
             duration(run.eta),

@@ -18,22 +18,8 @@ from orchestrator.core.types import URGENT_FIRST, RunState
 from orchestrator.planning.ordering import sweep_eta
 from orchestrator.rundir import IndexRow
 from orchestrator.status.survey import RunStatus, Survey
-from orchestrator.ui.terminal.screen import console
+from orchestrator.ui.terminal.screen import STYLES, console
 from orchestrator.ui.terminal.table import KeyTable, ScreenColumn, cell
-
-STYLE = {
-    RunState.PENDING: "dim",
-    RunState.QUEUED: "dim",
-    RunState.RUNNING: "cyan",
-    RunState.STALLED: "yellow",
-    RunState.INTERRUPTED: "yellow",
-    RunState.DONE: "green",
-    RunState.FAILED: "bold red",
-    RunState.SKIPPED: "dim",
-    RunState.CANCELLED: "dim",
-    RunState.STALE: "magenta",
-    RunState.UNKNOWN: "yellow",
-}
 
 # What differs from run to run in messages of one cause: addresses, numbers of processes, amounts of memory.
 _OF_ONE_RUN = re.compile(r"0x[0-9a-f]+|\bpid[ =:]*\d+|\b[\d.,]+ ?(?:[KMGT]i?B|bytes)\b")
@@ -87,7 +73,7 @@ def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
                 if several
                 else []
             ),
-            ScreenColumn("state", [cell(one.state.value, STYLE[one.state]) for one in states], left=True),
+            ScreenColumn("state", [cell(one.state.value, STYLES[one.state]) for one in states], left=True),
             ScreenColumn("frames", [cell(frames(status)) for status in states]),
             ScreenColumn(
                 "end-to-end\nframes/s", [cell(number(status.end_to_end_fps)) for status in states], rank=3
@@ -101,7 +87,9 @@ def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
         parts.append(Text(f"… and {len(rows) - len(shown)} more", style="dim"))
     parts += _reasons(_by_urgency(rows, survey.statuses), survey.statuses, limit)
     if _why_stale(survey):
-        parts.append(Text(f"to train stale runs anew: orchestrate retry {name}", style=STYLE[RunState.STALE]))
+        parts.append(
+            Text(f"to train stale runs anew: orchestrate retry {name}", style=STYLES[RunState.STALE])
+        )
     parts += [Text(note, style="yellow") for note in survey.remarks]
     outside = len(survey.rows) - len(rows)
     if outside:
@@ -128,7 +116,7 @@ def sweep_line(name: str, survey: Survey) -> Text:
     for state, runs in counts.items():
         if state is not RunState.DONE:
             line.append("  ")
-            line.append(f"{runs} {state.value}", style=STYLE[state])
+            line.append(f"{runs} {state.value}", style=STYLES[state])
     eta = sweep_eta(survey)
     if eta is not None:
         line.append(f"  ETA {duration(eta)}", style="cyan")
@@ -150,7 +138,7 @@ def stale_line(name: str, survey: Survey) -> Text:
     left = sum(number for _, number in others)
     more = f", and {count(left, 'run')} for {count(len(others), 'other reason')}" if others else ""
     told = f"  {count(most, 'run')} {'is' if most == 1 else 'are'} stale, {why}{more}"
-    return Text(f"{told}; to train anew: orchestrate retry {name}", style=STYLE[RunState.STALE])
+    return Text(f"{told}; to train anew: orchestrate retry {name}", style=STYLES[RunState.STALE])
 
 
 def frames(status: RunStatus) -> str:
@@ -185,7 +173,7 @@ def _reasons(
     lines = []
     for (state, _), alike in islice(by_reason.items(), limit):
         who = alike[0].run_id[:8] if len(alike) == 1 else f"{len(alike)} runs"
-        lines.append(Text.assemble((f"{state.value} ", STYLE[state]), f"{who}: {alike[0].why}"))
+        lines.append(Text.assemble((f"{state.value} ", STYLES[state]), f"{who}: {alike[0].why}"))
     if more := len(by_reason) - len(lines):
         lines.append(Text(f"… and {more} more reasons", style="dim"))
     return lines

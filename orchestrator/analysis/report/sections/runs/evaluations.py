@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 
 from matplotlib.axes import Axes
@@ -56,14 +57,14 @@ def matrix_pictures(matrices: Sequence[Matrix], numbers: Iterator[int] | None = 
         for columns, title in plotting.parts(list(range(len(matrix.columns))), _COLUMNS, matrix.metric):
             for rows, name in plotting.parts(list(matrix.rows), plotting.BARS, title):
                 caption = _CAPTION + (_SCRIPTED if any(row.scripted for row in rows) else "")
-                yield plotting.picture(
+                heatmap = plotting.picture(
                     f"matrix-{next(numbers)}",
                     name,
                     _heatmap(name, matrix, columns, rows),
                     caption=f"{caption} {matrix.setting.capitalize()}.",
                     alt=f"Heatmap of {name}. {plotting.listed(list(_best(matrix, columns, rows)))}.",
-                    themed=False,
                 )
+                yield replace(heatmap, themed=False)
 
 
 def _best(matrix: Matrix, columns: Sequence[int], rows: Sequence[MatrixRow]) -> Iterator[str]:
