@@ -93,7 +93,7 @@ def _state(sweep: SweepDir, run: Run) -> tuple[RunState, str]:
     end = attempts[-1].end() if attempts else None
     if end is None:
         return (RunState.RUNNING, "held by another job") if attempts else (RunState.PENDING, "")
-    return RunState(end["outcome"]), end.get("message") or ""
+    return end.outcome, end.message
 
 
 def _say(text: str) -> None:

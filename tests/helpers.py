@@ -28,7 +28,7 @@ from orchestrator.control.submit import (
 )
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources, Run, RunState, Sweep
-from orchestrator.rundir import IndexRow, LedgerEntry, Result, RunDir, SweepDir
+from orchestrator.rundir import AttemptDir, IndexRow, LedgerEntry, Result, RunDir, SweepDir
 from orchestrator.rundir.records.ledger_entries import OtherEntry, parse_entry
 from orchestrator.status.survey import RunStatus, Survey
 
@@ -260,3 +260,8 @@ def events(sweep: SweepDir, run: RunDir | None = None) -> list[tuple[str, int | 
         for event in log.events
         if run is None or event.run_id == run.run_id
     ]
+
+
+def end_record(attempt: AttemptDir) -> dict[str, Any]:
+    """How an attempt ended, as its file has it; empty if that is not on record."""
+    return plain(attempt.end()) or {}

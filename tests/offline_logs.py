@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.config.trainers import get_trainer
-from orchestrator.core.types import Run
-from orchestrator.rundir import Claim, MetricsWriter, ResumePoint, Row, RunDir
+from orchestrator.core.types import Reason, Run, RunState
+from orchestrator.rundir import Claim, End, MetricsWriter, ResumePoint, Row, RunDir
 from tests.helpers import ROOT
 
 FRAMES = 100  # an iteration
@@ -95,7 +95,7 @@ def take_part(run: RunDir, part: Part, logs: Path, cut: int | None = None) -> Pa
 
 
 def end_part(run: RunDir) -> None:
-    run.attempts()[-1].write_end({"outcome": "interrupted", "reason": "killed", "message": ""})
+    run.attempts()[-1].write_end(End(RunState.INTERRUPTED, Reason.KILLED))
 
 
 def finish(run: RunDir) -> None:
@@ -104,7 +104,7 @@ def finish(run: RunDir) -> None:
     attempt.pack_wandb()
     files = {attempt.wandb_packed: False, attempt.metrics: True}
     assert run.publish({"attempt": attempt.number, "frames": 1000}, files.items())
-    attempt.write_end({"outcome": "done", "reason": None, "message": ""})
+    attempt.write_end(End(RunState.DONE))
 
 
 def _log(part: dict[str, Any]) -> None:

@@ -22,6 +22,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from orchestrator.core.types import RunState
+from orchestrator.rundir import End
+
 ROOT = Path(__file__).parent.parent
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 PLAIN, NURSERY = "plain", "nursery"
@@ -200,7 +203,7 @@ def _train(attempt: Attempt, trainer: str) -> int:
     try:
         outcome = pkgutil.resolve_name(spec.train)(context)
     except InterruptedRun:
-        taken.write_end({"outcome": "interrupted", "checkpointed": context.checkpointed_frames})
+        taken.write_end(End(RunState.INTERRUPTED, checkpointed=context.checkpointed_frames))
         return 75
     summary = {
         "exactness": outcome.exactness,

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
 
-from jobs.worker.failures import End, deaths_in_vain, in_vain, pause_before_next
+from jobs.worker.failures import deaths_in_vain, in_vain, pause_before_next
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import Job, Reason, RunState, Size, array_of
-from orchestrator.rundir import AttemptDir, RunDir, SweepDir, attempt_ended, tidy_finished
+from orchestrator.rundir import AttemptDir, End, RunDir, SweepDir, attempt_ended, tidy_finished
 from orchestrator.rundir.records.ledger_entries import (
     DamagedEntry,
     SubmissionEntry,
@@ -25,6 +24,10 @@ from orchestrator.rundir.records.run_state import Decided, RunDecisions, state_o
 # a moment ago seems to hold its runs until the kernel has ended them all.
 _HELD_INTERVAL_S = 0.5
 _HELD_PATIENCE_S = 3.0
+
+
+# The end of an attempt without one on record.
+_DIED_WITH_ITS_WORKER = End(RunState.INTERRUPTED, Reason.KILLED, "its worker died with it")
 
 
 class Availability(Enum):
@@ -145,13 +148,11 @@ class Assignment:
         """Return the newest attempt that a retry discounted; 0 if none."""
         return self._decisions.of(run_id).forgiven
 
-    def _state(
-        self, run_dir: RunDir, attempts: Sequence[AttemptDir], end: Mapping[str, Any] | None
-    ) -> RunState:
+    def _state(self, run_dir: RunDir, attempts: Sequence[AttemptDir], end: End | None) -> RunState:
         """Return the run's state by the ledger and the end of its newest attempt."""
         decided = self._decisions.of(run_dir.run_id)
         decided = replace(decided, lost=max(decided.lost, run_dir.retired))
-        outcome = None if end is None else RunState(end["outcome"])
+        outcome = None if end is None else end.outcome
         return state_of(decided, {one.number: outcome for one in attempts[-1:]})[0]
 
     def deaths_in_vain(self, run_id: str, witnessed: int) -> int:
@@ -171,9 +172,9 @@ class Assignment:
             return Availability.OVER
         # The record can be the control plane's, which does not judge, as a worker's does.
         if deaths := deaths_in_vain(attempts, since):
-            last, cause = _cause(end)
-            crash = CrashLoop(newest.number, in_vain(deaths, last, cause))
-            if end is None and not newest.write_end(crash.end.to_json()):
+            known = end or _DIED_WITH_ITS_WORKER
+            crash = CrashLoop(newest.number, in_vain(deaths, known.reason, known.message))
+            if end is None and not newest.write_end(crash.end):
                 return Availability.HELD
             return crash
         if pause := pause_before_next(attempts, since):
@@ -190,14 +191,6 @@ class Assignment:
             return False
         self._looked_at_held = now
         return True
-
-
-def _cause(end: Mapping[str, Any] | None) -> tuple[Reason | None, str]:
-    """Return reason and message of an end; without one on record the worker died, too."""
-    if end is None:
-        return Reason.KILLED, "its worker died with it"
-    known = End.from_json(end)
-    return known.reason, known.message
 
 
 def find_job(sweep: SweepDir, token: str) -> tuple[SubmissionEntry, Job]:

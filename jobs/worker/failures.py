@@ -7,11 +7,9 @@ import os
 import re
 import time
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
 
 from jobs.training.context import BadConfigError, InterruptedRun
 from jobs.training.processes.log_reason import reason_in
@@ -19,9 +17,8 @@ from jobs.training.processes.ranks import RankError
 from jobs.training.records.error_chain import error_chain
 from jobs.worker.scheduler_job import SchedulerJob
 from orchestrator.core.errors import DamagedFileError, FileServerError, StorageError
-from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Reason, RunState
-from orchestrator.rundir import AttemptDir, Row
+from orchestrator.rundir import AttemptDir, End, Row
 from orchestrator.rundir.attempts.holder import JOB_VARIABLE
 from orchestrator.rundir.files.file_server import is_server_error, mentions_server_error
 
@@ -33,7 +30,7 @@ _WITNESSED_DEATHS, _ALL_DEATHS = 3, 10
 _FIRST_PAUSE_S, _PAUSE_FACTOR, _LONGEST_PAUSE_S = 1.0, 4, 60.0
 
 # Ends on request or by the machine's fault. All others count, unless their record says otherwise.
-_NO_FAULT = (Reason.STOPPED.value, Reason.PREEMPTED.value, Reason.NODE_FAILURE.value)
+_NO_FAULT = (Reason.STOPPED, Reason.PREEMPTED, Reason.NODE_FAILURE)
 _MESSAGE_LENGTH = 500
 # Lines of metrics at the end of a training that show how far it goes from line to line.
 _LAST_STEPS = 11
@@ -54,30 +51,6 @@ _NO_MEMORY = (
     "status alloc failed",
     "oom kill event",
 )
-
-
-@dataclass(frozen=True)
-class End:
-    """How an attempt ended. ``frames``: recorded; ``checkpointed``: in the last checkpoint of its own.
-
-    ``counts``: whether it counts as an attempt in vain without a new checkpoint; ``None``: by its reason.
-    """
-
-    outcome: RunState
-    reason: Reason | None = None
-    message: str = ""
-    frames: int | None = None
-    checkpointed: int | None = None
-    counts: bool | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the end record."""
-        return {**plain(self), "time": time.time()}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read an end record. Raises ``ValueError``."""
-        return parse(cls, data)
 
 
 class ProgramFailed(Exception):
@@ -202,7 +175,7 @@ def pause_before_next(attempts: Sequence[AttemptDir], since: int) -> float:
     An attempt that used up its job's time took long enough.
     """
     total, _ = _in_vain(attempts, since)
-    if not total or (attempts[-1].end() or {}).get("reason") == Reason.TIME_LIMIT.value:
+    if not total or ((end := attempts[-1].end()) and end.reason is Reason.TIME_LIMIT):
         return 0.0
     pause = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * _PAUSE_FACTOR ** (total - 1))
     try:
@@ -227,19 +200,19 @@ def _in_vain(attempts: Sequence[AttemptDir], since: int, witnessed: int = 0) -> 
     return total, on_record
 
 
-def _counts(end: Mapping[str, Any] | None) -> bool:
+def _counts(end: End | None) -> bool:
     if end is None:
         return True
-    if end["outcome"] == RunState.DONE.value:  # its result was lost since
+    if end.outcome is RunState.DONE:  # its result was lost since
         return False
-    said = end.get("counts")
-    return end.get("reason") not in _NO_FAULT if said is None else bool(said)
+    return end.reason not in _NO_FAULT if end.counts is None else end.counts
 
 
 def _reached(attempt: AttemptDir) -> int | None:
     """Return the frames of the attempt's last checkpoint, which may have been pruned since."""
-    end = attempt.end() or {}
-    return max((found for found in (attempt.checkpointed(), end.get("checkpointed")) if found), default=None)
+    end = attempt.end()
+    known = attempt.checkpointed(), end and end.checkpointed
+    return max((found for found in known if found), default=None)
 
 
 def _is_new(reached: int | None, before: Iterable[int | None]) -> bool:

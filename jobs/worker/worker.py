@@ -32,7 +32,7 @@ from jobs.worker.assignment import (
 )
 from jobs.worker.capacity.budget_share import BudgetShare
 from jobs.worker.capacity.slots import CoreReservations, Slots, own_cores
-from jobs.worker.failures import End, end_of, in_vain, storage_reason
+from jobs.worker.failures import end_of, in_vain, storage_reason
 from jobs.worker.leaving.exit import AGAIN, Exit
 from jobs.worker.leaving.shutdown import Shutdown
 from jobs.worker.leaving.submit_rest import submit_remaining
@@ -47,7 +47,7 @@ from orchestrator.core import environment
 from orchestrator.core.errors import DamagedFileError, FileServerError, OrchestrateError, StorageError
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Reason, RunState
-from orchestrator.rundir import Event, Holder, Journal, Lease, SweepDir, tidy_finished
+from orchestrator.rundir import End, Event, Holder, Journal, Lease, SweepDir, tidy_finished
 from orchestrator.rundir.copies.synced import require_own
 from orchestrator.rundir.records.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
 from orchestrator.rundir.records.ledger_entries import SubmissionEntry
@@ -291,13 +291,13 @@ class Worker:
         elif child.exit_code == FENCED_EXIT:
             return End(RunState.INTERRUPTED, None, "lost its claim to another worker and left", child.frames)
         elif (record := attempt.end()) is not None:
-            return End.from_json(record)
+            return record
         else:
             end = self._without_a_record(child)
         end = replace(end, checkpointed=attempt.checkpointed())
         # Not beside an existing record: its reader may be tidying the attempt's folder by now.
         if not attempt.end_path.exists():
-            attempt.write_end(end.to_json())
+            attempt.write_end(end)
         return end
 
     def _without_a_record(self, child: RunHandle) -> End:

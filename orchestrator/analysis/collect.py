@@ -250,11 +250,9 @@ def _newest_state(attempts: Sequence[AttemptDir]) -> tuple[RunState, str]:
     end = attempts[-1].end()
     if end is None:
         return (RunState.INTERRUPTED if attempt_ended(attempts[-1]) else RunState.RUNNING), ""
-    state = RunState(end["outcome"])
-    reason = ": ".join(str(part) for part in (end.get("reason"), end.get("message")) if part)
-    if state is RunState.DONE:
+    if end.outcome is RunState.DONE:
         return RunState.UNKNOWN, "its last attempt ended as done, but there is no result in its folder"
-    return state, reason
+    return end.outcome, end.why
 
 
 def _progress(attempts: Sequence[AttemptDir], history: Sequence[Row]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from orchestrator.config.backends import has_queue
 from orchestrator.core.errors import BackendUnavailableError, DamagedFileError
 from orchestrator.core.formatting import count
 from orchestrator.core.types import Array, Job, JobState, JobStatus, Reason, RunState, array_of
-from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog, lease_seconds
+from orchestrator.rundir import End, Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog, lease_seconds
 from orchestrator.rundir.cleanup import clear_leftovers
 from orchestrator.rundir.copies.parcel import unpacked
 from orchestrator.rundir.copy_origin import read_copy
@@ -269,7 +269,7 @@ def close_attempts(sweep_dir: SweepDir, seen: Survey) -> None:
     for run_id, ending in seen.endings.items():
         attempt = sweep_dir.run(run_id).attempt(seen.statuses[run_id].attempt)
         if attempt.is_claimed():
-            attempt.write_end({**ending, "checkpointed": attempt.checkpointed(), "time": time.time()})
+            attempt.write_end(replace(ending, checkpointed=attempt.checkpointed()))
 
 
 def _with_endings(sweep_dir: SweepDir, seen: Survey, logs: Iterable[WorkerLog]) -> Survey:
@@ -304,12 +304,7 @@ def _with_endings(sweep_dir: SweepDir, seen: Survey, logs: Iterable[WorkerLog]) 
             changed = replace(status, state=state, reason=reason, message=message)
             if status.attempt > status.forgiven:
                 statuses[status.run_id] = changed
-            endings[status.run_id] = {
-                "outcome": state.value,
-                "reason": reason.value,
-                "message": message,
-                "frames": status.frames,
-            }
+            endings[status.run_id] = End(state, reason, message, status.frames)
     return replace(seen, statuses=statuses, endings=endings)
 
 

@@ -2,6 +2,7 @@
 
 from orchestrator.rundir.attempts.attempt import AttemptDir, CheckpointFile, sha256
 from orchestrator.rundir.attempts.claims import Claim, Lease, lease_seconds
+from orchestrator.rundir.attempts.end import End
 from orchestrator.rundir.attempts.holder import Holder
 from orchestrator.rundir.attempts.metrics import (
     Executed,
@@ -31,6 +32,7 @@ __all__ = [
     "CheckpointFile",
     "Claim",
     "CodeDir",
+    "End",
     "Evaluation",
     "EvaluationLog",
     "Event",

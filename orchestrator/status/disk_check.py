@@ -9,8 +9,7 @@ from typing import Any
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.machine.bulk_read import read_all
 from orchestrator.core.types import Reason, RunState
-from orchestrator.rundir import RunDir, SweepDir, tidy_finished
-from orchestrator.rundir.files.kinds import reason
+from orchestrator.rundir import End, RunDir, SweepDir, tidy_finished
 from orchestrator.rundir.records.ledger_entries import (
     EndedEntry,
     FailedAttempt,
@@ -30,12 +29,12 @@ class RunEvidence:
     result: Result | None = None
     damage: str | None = None
     attempt: int = 0
-    end: Mapping[str, Any] | None = None
+    end: End | None = None
 
     @property
     def outcome(self) -> RunState | None:
         """The newest attempt's outcome, if its end is on record."""
-        return None if self.end is None else RunState(self.end["outcome"])
+        return None if self.end is None else self.end.outcome
 
     @property
     def ends(self) -> Ends:
@@ -144,5 +143,6 @@ def _without_its_result(status: RunStatus, decided: Decided, evidence: RunEviden
 
 def _ledger_record(evidence: RunEvidence) -> FailedAttempt:
     """Return an end record in the ledger's form."""
-    end = evidence.end or {}
-    return FailedAttempt(evidence.attempt, reason(end.get("reason")), end.get("message"), end.get("frames"))
+    end = evidence.end
+    assert end is not None, "of a failure"
+    return FailedAttempt(evidence.attempt, end.reason, end.message or None, end.frames)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from orchestrator.core.records import parse, plain
 from orchestrator.core.types import JobState, JobStatus, Reason, RunState, number_of
-from orchestrator.rundir import IndexRow, LedgerEntry, WorkerLog
+from orchestrator.rundir import End, IndexRow, LedgerEntry, WorkerLog
 from orchestrator.rundir.records.ledger_entries import AttemptsEntry, FailedAttempt, MemoryEntry, jobs_of
 from orchestrator.rundir.records.run_state import UNDECIDED, Decided, RunDecisions, decisions_in, state_of
 from orchestrator.status.attempts import Attempt, Attempts, attempts_of, figures
@@ -101,7 +101,7 @@ class Survey:
     damaged: tuple[str, ...] = ()
     bad_machines: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     jobs: Mapping[str, JobStatus] = field(default_factory=dict)
-    endings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    endings: Mapping[str, End] = field(default_factory=dict)
     elsewhere: frozenset[str] = frozenset()
     targets: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

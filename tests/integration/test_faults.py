@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.core.types import Run
+from orchestrator.core.types import Reason, Run, RunState
 from orchestrator.rundir import SweepDir, attempt_ended
 from tests import helpers
 from tests.audit import Audit, check_finished, point_of
@@ -36,8 +36,8 @@ def retry_given_up(sweep: SweepDir) -> None:
     for run_id in sweep.run_ids():
         attempts = sweep.run(run_id).attempts()
         end = attempts[-1].end() if attempts else None
-        if end is not None and end["outcome"] == "failed":
-            assert end["reason"] == "crash loop", end
+        if end is not None and end.outcome is RunState.FAILED:
+            assert end.reason is Reason.CRASH_LOOP, end
             enter(sweep, "retry", {"time": time.time(), "runs": {run_id: attempts[-1].number}})
 
 

@@ -72,8 +72,7 @@ def test_a_full_disk_elsewhere_concerns_one_run_only(small_disk: Path, results: 
     sweep = helpers.make_sweep(results, [helpers.command_run([script]), other])
     assert helpers.work(sweep) == 0
     full = next(run_id for run_id in sweep.run_ids() if run_id != other.run_id)
-    end = sweep.run(full).attempt(1).end()
-    assert end is not None
+    end = helpers.end_record(sweep.run(full).attempt(1))
     assert (end["outcome"], end["reason"]) == ("interrupted", "disk full")
     assert sweep.run(other.run_id).result_path.exists()
 

@@ -19,7 +19,7 @@ from orchestrator.rundir import RunDir, SweepDir
 from tests import helpers
 from tests.audit import check_finished
 from tests.disks import fill, make_writable, mounted
-from tests.helpers import running, wait_for
+from tests.helpers import end_record, running, wait_for
 from tests.instances import InstanceProcess, check_order, checkpoints
 
 Start = Callable[..., InstanceProcess]
@@ -67,7 +67,7 @@ def in_store(store: Path, sweep: SweepDir) -> SweepDir:
 
 def only_end(run: RunDir) -> dict[str, object]:
     (attempt,) = run.attempts()
-    return attempt.end() or {}
+    return end_record(attempt)
 
 
 def test_it_is_held_until_home_says_so(quick: tuple[SweepDir, Job], start: Start) -> None:

@@ -13,14 +13,15 @@ from pathlib import Path
 import pytest
 
 from jobs.worker.assignment import Assignment, Availability, Decisions
-from orchestrator.rundir import Claim, RunDir, SweepDir
+from orchestrator.core.types import Reason, RunState
+from orchestrator.rundir import Claim, End, RunDir, SweepDir
 from orchestrator.rundir.attempts.claims import age_by_file_server
 from orchestrator.status.disk_check import inspect
 from tests import helpers
 from tests.audit import check_finished
 from tests.lagfs import view_of
 
-DONE = {"outcome": "done", "reason": None, "message": ""}
+DONE = End(RunState.DONE)
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_what_an_attempt_leaves_is_found_where_it_was_absent(here: SweepDir, nod
     attempt.checkpoints.mkdir(parents=True)
     attempt.checkpoint_name(100, "0" * 16).write_bytes(b"x")
     attempt.claim_path.write_bytes(run.attempt(1).claim_path.read_bytes())
-    attempt.write_end({"outcome": "interrupted", "reason": "stopped", "message": ""})
+    attempt.write_end(End(RunState.INTERRUPTED, Reason.STOPPED))
     assert not late.claim_path.exists()
     assert seen.superseded(seen.attempt(1))
     assert seen.newest_attempt() == 2

@@ -87,9 +87,9 @@ class Training:
         files = self.run.checkpoints(below=attempt + 1)
         return bool(files) and files[0].attempt == attempt
 
-    def _end(self, attempt: int) -> dict[str, Any] | None:
+    def _end(self, attempt: int) -> dict[str, Any]:
         found = [one for one in self.run.attempts() if one.number == attempt]
-        return found[0].end() if found else None
+        return helpers.end_record(found[0]) if found else {}
 
 
 @pytest.fixture(params=SEVERAL)

@@ -7,7 +7,6 @@ import shlex
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -116,8 +115,7 @@ def test_an_actor_killed_for_memory_ends_its_run_out_of_memory(
     prefix = ["sh", "-c", f'echo $$ > {shlex.quote(str(control_group))}/cgroup.procs; exec "$@"', "sh"]
     worker = helpers.start_worker(sweep, helpers.submit(sweep, slots=1), prefix=prefix)
     assert helpers.finish(worker) == 1
-    ends: dict[str, Any] = {run.run_id: sweep.run(run.run_id).attempts()[-1].end() for run in runs}
-    grown, died, alone = (ends[run.run_id] for run in runs)
+    grown, died, alone = (helpers.end_record(sweep.run(run.run_id).attempts()[-1]) for run in runs)
     assert (grown["outcome"], grown["reason"]) == ("failed", "out of memory")
     assert "killed for want of memory: the program left with exit code 1: an actor was" in grown["message"]
     assert (died["outcome"], died["reason"]) == ("failed", "code error")

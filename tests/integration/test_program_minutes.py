@@ -14,7 +14,7 @@ from orchestrator.config.trainers import get_trainer
 from orchestrator.config.trainers.command import COMMAND
 from orchestrator.planning.throughput.model import kind_of, length_of
 from orchestrator.rundir import RunDir
-from tests.helpers import command_run, finish, make_sweep, published, start_worker, submit, work
+from tests.helpers import command_run, end_record, finish, make_sweep, published, start_worker, submit, work
 from tests.protocol_program import BEGINNING
 
 # A line reports a second of training whenever it is written; without a stop the program waits for ever.
@@ -87,7 +87,7 @@ def test_before_its_time_is_up_it_ends_by_itself(results: Path) -> None:
 def test_one_that_fails_as_it_is_stopped_has_failed(results: Path) -> None:
     run = trained(results, "train(3); wait(); sys.exit(1)", exit_code=1)
     assert run.result() is None
-    assert (run.attempts()[-1].end() or {})["reason"] == "code error"
+    assert end_record(run.attempts()[-1])["reason"] == "code error"
 
 
 def test_what_a_kill_undid_is_no_training(results: Path) -> None:

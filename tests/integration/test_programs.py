@@ -21,7 +21,7 @@ from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import runs_of
 from orchestrator.rundir import SweepDir
 from tests import warm
-from tests.helpers import ROOT, command_run, make_sweep, published, work
+from tests.helpers import ROOT, command_run, end_record, make_sweep, published, work
 from tests.protocol_program import BEGINNING
 
 HOOK = Path(program_hook.__file__).parent / "sitecustomize.py"
@@ -249,9 +249,8 @@ def written(tmp_path: Path, text: str, code: int = 0) -> dict[str, Any]:
     sweep = make_sweep(tmp_path / "results", [command_run(["-c", program])])
     assert work(sweep) == code
     (run_id,) = sweep.run_ids()
-    result, end = sweep.run(run_id).result(), sweep.run(run_id).attempts()[-1].end()
-    assert end is not None
-    return end if result is None else dict(result.fields)
+    result = sweep.run(run_id).result()
+    return end_record(sweep.run(run_id).attempts()[-1]) if result is None else dict(result.fields)
 
 
 def test_a_program_says_itself_how_exact_it_is_and_what_it_is_made_of(tmp_path: Path) -> None:
@@ -438,7 +437,7 @@ def test_the_last_words_of_a_program_come_before_an_exception_that_it_caught(tmp
     sweep = make_sweep(tmp_path / "results", [command_run(["-c", CAUGHT + last]) for last in ENDINGS])
     assert work(sweep) == 1
     for run_id, said in runs.items():
-        end = sweep.run(run_id).attempts()[-1].end() or {}
+        end = end_record(sweep.run(run_id).attempts()[-1])
         assert end["message"] == f"the program left with exit code 1: {said}"
 
 

@@ -20,7 +20,7 @@ from orchestrator.config.trainers import get_trainer
 from orchestrator.core.types import Resources, Run
 from orchestrator.rundir import RunDir, SweepDir
 from tests import helpers
-from tests.helpers import ROOT, finish, kill, make_sweep, running, wait_for
+from tests.helpers import ROOT, end_record, finish, kill, make_sweep, running, wait_for
 from tests.resuming import bits
 
 STEPS = 12
@@ -51,14 +51,14 @@ class Job:
     def at_step(self, step: int) -> None:
         wait_for(lambda: any(row.frames >= step for row in self.run.history()), what=f"step {step}")
 
-    def end(self, code: int = 0) -> list[dict[str, Any] | None]:
+    def end(self, code: int = 0) -> list[dict[str, Any]]:
         """How each attempt ended, once worker and agents have left; nothing of the ranks is left."""
         assert finish(self.worker) == code, self.sweep.worker_output("0001-0001").read_text()
         for agent in self.agents:
             assert finish(agent) in (0, -signal.SIGKILL)
         left = [pid for pid in sleepers() if str(self.folder) in environment(pid)]
         assert left == []
-        return [attempt.end() for attempt in self.run.attempts()]
+        return [end_record(attempt) for attempt in self.run.attempts()]
 
 
 def sleepers() -> list[int]:
@@ -240,7 +240,7 @@ def test_actors_and_learners_of_impala_on_two_nodes(start: Callable[..., Job]) -
 
     def end(attempt: int) -> dict[str, Any]:
         found = [one for one in job.run.attempts() if one.number == attempt]
-        return wait_for(found[0].end, what=f"the end of attempt {attempt}")
+        return wait_for(lambda: end_record(found[0]), what=f"the end of attempt {attempt}")
 
     host = socket.gethostname()
     faults = [

@@ -14,7 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator.core.records import plain
-from orchestrator.rundir import Claim, Event, Holder, RunDir, SweepDir
+from orchestrator.core.types import Reason, RunState
+from orchestrator.rundir import Claim, End, Event, Holder, RunDir, SweepDir
 from orchestrator.rundir.records.journal import CLAIMED, ENDED, STARTED, Journal
 from orchestrator.ui.cli import app
 
@@ -25,7 +26,7 @@ PROGRAM = (
 )
 # An attempt's outcome; None: its process died without an end record.
 Outcome = str | None
-REASONS = {"interrupted": "stopped", "failed": "code error"}
+REASONS = {"interrupted": Reason.STOPPED, "failed": Reason.CODE_ERROR}
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Ruin:
         attempt.claim_path.write_text(json.dumps(plain(claim)))
         attempt.metrics.write_text('{"resumed_from": null}\n')
         if outcome:
-            attempt.write_end({"outcome": outcome, "reason": REASONS[outcome], "message": ""})
+            attempt.write_end(End(RunState(outcome), REASONS[outcome]))
         self._tell(run, number, outcome, state)
 
     def _tell(self, run: RunDir, number: int, outcome: Outcome, state: State) -> None:
@@ -102,7 +103,7 @@ class Ruin:
         if CLAIMED in state.journal:
             self._journals[number].append(Event(CLAIMED, time.time(), run.run_id, number))
         if outcome and ENDED in state.journal:
-            data = {"outcome": outcome, "reason": REASONS.get(outcome)}
+            data = {"outcome": outcome, "reason": plain(REASONS.get(outcome))}
             self._journals[number].append(Event(ENDED, time.time(), run.run_id, number, data))
 
 

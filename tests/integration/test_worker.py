@@ -17,7 +17,7 @@ from jobs.worker.scheduler_job import MAILBOX_VARIABLE
 from orchestrator.core.types import Resources, Run
 from orchestrator.rundir import RunDir, SweepDir
 from tests import helpers
-from tests.helpers import enter
+from tests.helpers import end_record, enter
 
 SHELL = ["/bin/sh", "-c"]
 # What a program has to do to be done.
@@ -40,7 +40,7 @@ def only(sweep: SweepDir) -> RunDir:
 
 
 def end_of(run: RunDir) -> dict[str, object]:
-    return run.attempts()[-1].end() or {}
+    return end_record(run.attempts()[-1])
 
 
 def test_runs_become_results(results: Path, tmp_path: Path) -> None:
@@ -315,8 +315,8 @@ def test_a_run_killed_again_and_again_is_given_up(results: Path, tmp_path: Path)
     )
     assert helpers.work(sweep) == 1
     run = only(sweep)
-    assert [attempt.end()["reason"] for attempt in run.attempts()] == ["killed", "killed", "crash loop"]
-    assert run.attempt(1).end()["message"] == "the program was killed by SIGTERM"
+    assert [end_record(attempt)["reason"] for attempt in run.attempts()] == ["killed", "killed", "crash loop"]
+    assert end_record(run.attempt(1))["message"] == "the program was killed by SIGTERM"
     told = [(kind, number) for kind, number, _ in helpers.events(sweep, run) if kind != "progress"]
     assert told == [(kind, number) for number in (1, 2, 3) for kind in ("claimed", "ended")]
     assert helpers.work(sweep) == 0  # nothing more to do until somebody retries it
@@ -342,7 +342,7 @@ def test_a_rank_killed_under_torchrun_interrupts_the_run(results: Path, tmp_path
     torchrun += ["--master-port", str(helpers.free_port()), "--no-python", "bash", program]
     sweep = helpers.make_sweep(results, [helpers.command_run(torchrun)])
     assert helpers.work(sweep) == 0
-    first, second = (attempt.end() for attempt in only(sweep).attempts())
+    first, second = (end_record(attempt) for attempt in only(sweep).attempts())
     assert (first["outcome"], first["reason"]) == ("interrupted", "killed")
     assert first["message"] == "rank 1 was killed by SIGKILL"
     assert second["outcome"] == "done"
@@ -359,9 +359,9 @@ def test_a_run_that_no_job_has_time_for_is_given_up(results: Path) -> None:
         worker.send_signal(signal.SIGUSR1)
         codes.append(helpers.finish(worker))
     assert codes == [75, 75, 1]
-    assert {attempt.end()["reason"] for attempt in run.attempts()} == {"time limit"}
-    assert [attempt.end()["outcome"] for attempt in run.attempts()] == ["interrupted"] * 2 + ["failed"]
-    assert "more time" in run.attempts()[-1].end()["message"]
+    assert {end_record(attempt)["reason"] for attempt in run.attempts()} == {"time limit"}
+    assert [end_record(attempt)["outcome"] for attempt in run.attempts()] == ["interrupted"] * 2 + ["failed"]
+    assert "more time" in end_of(run)["message"]
 
 
 def test_a_run_that_advances_is_never_given_up(results: Path, tmp_path: Path) -> None:
@@ -375,7 +375,7 @@ def test_a_run_that_advances_is_never_given_up(results: Path, tmp_path: Path) ->
     sweep = helpers.make_sweep(results, [shell_run(text)])
     assert helpers.work(sweep) == 0
     run = only(sweep)
-    assert [attempt.end()["checkpointed"] for attempt in run.attempts()] == [1, 2, 3, 4, 5, 6]
+    assert [end_record(attempt)["checkpointed"] for attempt in run.attempts()] == [1, 2, 3, 4, 5, 6]
     assert [row.frames for row in run.history()] == [1, 2, 3, 4, 5, 6]
     assert helpers.inodes(run.path) <= 12 + 5 * 5
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.config.trainers import get_trainer
 from orchestrator.rundir import RunDir, SweepDir
-from tests.helpers import ROOT, finish, make_sweep, start_worker, submit, wait_for
+from tests.helpers import ROOT, end_record, finish, make_sweep, start_worker, submit, wait_for
 from tests.protocol_program import BEGINNING
 
 PYTHON = os.path.realpath(f"{sys.prefix}/bin/python")
@@ -115,16 +115,16 @@ def stopped(results: Path, folder: Path, commands: dict[str, list[str]]) -> Swee
     return sweep
 
 
-def ends(sweep: SweepDir) -> dict[str, dict[str, Any] | None]:
+def ends(sweep: SweepDir) -> dict[str, dict[str, Any]]:
     runs: list[RunDir] = [sweep.run(run_id) for run_id in sweep.run_ids()]
-    return {str(run.description().overrides["name"]): run.attempt(1).end() for run in runs}
+    return {str(run.description().overrides["name"]): end_record(run.attempt(1)) for run in runs}
 
 
 def test_a_stopped_training_saves_behind_any_wrapper(results: Path, tmp_path: Path) -> None:
     found = ends(stopped(results, tmp_path, WRAPPERS))
-    outcome = {name: (end or {}).get("outcome") for name, end in found.items()}
+    outcome = {name: end.get("outcome") for name, end in found.items()}
     assert outcome == dict.fromkeys(WRAPPERS, "interrupted")
-    assert {name for name, end in found.items() if not end or end["checkpointed"] != 1} == set()
+    assert {name for name, end in found.items() if end.get("checkpointed") != 1} == set()
     assert (tmp_path / "saved").exists(), "of several programs each saves"
 
 

@@ -6,7 +6,6 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 from jobs.worker.nodes.agent_connections import _START_PATIENCE_S
 from tests import helpers
-from tests.helpers import kill
+from tests.helpers import end_record, kill
 from tests.resuming import bits
 from tests.slurm.cluster import Cluster
 from tests.slurm.lab import Lab
@@ -55,9 +54,9 @@ def ranks(slurm: Cluster, node: str, argument: str = str(PROGRAM)) -> list[int]:
     return found
 
 
-def ends(lab: Lab) -> list[Mapping[str, Any] | None]:
+def ends(lab: Lab) -> list[dict[str, Any]]:
     (run_id,) = lab.dir("wide").run_ids()
-    return [attempt.end() for attempt in lab.dir("wide").run(run_id).attempts()]
+    return [end_record(attempt) for attempt in lab.dir("wide").run(run_id).attempts()]
 
 
 def judge_wide(lab: Lab, slurm: Cluster) -> None:

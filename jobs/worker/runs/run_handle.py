@@ -12,7 +12,8 @@ from typing import Any
 from jobs.training.processes.life import Life
 from jobs.training.processes.run_memory import RunMemory, oom_kills
 from jobs.worker.capacity.slots import Slot
-from jobs.worker.failures import End
+from orchestrator.core.records import parse
+from orchestrator.rundir import End
 
 # Progress goes to the journal every second at first, and more rarely the longer the run lasts (a hundredth of
 # its age, up to the maximum), so that a run of a day leaves thousands of lines and not a hundred thousand.
@@ -68,7 +69,7 @@ class RunHandle:
         if "attempt" in message:
             self.attempt = message["attempt"]
         elif "end" in message:
-            self.end = End.from_json(message["end"])
+            self.end = parse(End, message["end"])
         elif "checkpoint" in message:
             now = time.monotonic()
             self.checkpoint_interval, self._saved = max(self.checkpoint_interval, now - self._saved), now

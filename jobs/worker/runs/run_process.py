@@ -37,7 +37,6 @@ from jobs.training.processes.run_memory import RunMemory
 from jobs.training.records import provenance, result_figures
 from jobs.worker.capacity.slots import Slot
 from jobs.worker.failures import (
-    End,
     ProgramFailed,
     deaths_in_vain,
     end_of,
@@ -53,7 +52,7 @@ from orchestrator.core.errors import DamagedFileError, OrchestrateError, Storage
 from orchestrator.core.records import plain
 from orchestrator.core.types import PluginSource, Reason, RunState
 from orchestrator.planning.throughput.measure import throughput
-from orchestrator.rundir import AttemptDir, Claim, Lease, SweepDir, check_writable, tidy_finished
+from orchestrator.rundir import AttemptDir, Claim, End, Lease, SweepDir, check_writable, tidy_finished
 from orchestrator.rundir.files.plain_files import open_descriptor
 from orchestrator.rundir.records.run_state import decisions_in
 
@@ -116,7 +115,7 @@ def _live_as_child(launch: Launch, parent: int) -> NoReturn:
         code = FENCED_EXIT
     except BaseException as error:
         traceback.print_exc()
-        send(launch.relay, {"end": end_of(error).to_json()})
+        send(launch.relay, {"end": plain(end_of(error))})
     finally:
         _flush()
         os._exit(code)
@@ -133,7 +132,7 @@ def _run(launch: Launch) -> int:
     if attempt is None:
         return NOT_MINE_EXIT
     if _was_cancelled(launch):
-        attempt.write_end(End(RunState.INTERRUPTED, Reason.STOPPED, "cancelled as it began").to_json())
+        attempt.write_end(End(RunState.INTERRUPTED, Reason.STOPPED, "cancelled as it began"))
         return NOT_MINE_EXIT
     send(launch.relay, {"attempt": attempt.number})
     _redirect_output(attempt)
@@ -146,9 +145,9 @@ def _run(launch: Launch) -> int:
     context.ranks, context.plugins = Ranks(launch.members), spec.plugins
     context.keep_lease()  # before the stop signals are unblocked: its thread never gets one
     end = _unless_in_vain(_train(launch, context, spec), context, launch.since)
-    send(launch.relay, {"end": end.to_json()})
+    send(launch.relay, {"end": plain(end)})
     context.guard()
-    attempt.write_end(end.to_json())
+    attempt.write_end(end)
     if end.outcome is RunState.DONE:
         result = run_dir.result()
         assert result is not None, "just published"

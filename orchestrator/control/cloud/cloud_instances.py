@@ -10,7 +10,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator.backends.instances import Instance, Instances, InstanceState, instances_of
@@ -19,7 +19,7 @@ from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import count
 from orchestrator.core.machine.ssh import failure
 from orchestrator.core.types import Reason, RunState
-from orchestrator.rundir import Event, Result, RunDir, SweepDir, tidy_finished
+from orchestrator.rundir import End, Event, Result, RunDir, SweepDir, tidy_finished
 from orchestrator.rundir.copies.handover import Handover
 from orchestrator.rundir.copies.parcel import (
     arrivals,
@@ -319,13 +319,12 @@ def _close(job: ActiveInstance, said: str | None) -> None:
             job.sweep.take_token(job.token, Event(REVOKED, time.time(), data={"why": why}))
         return
     reason = Reason.PREEMPTED if said is None else Reason.KILLED
-    ending = {"outcome": RunState.INTERRUPTED.value, "reason": reason.value, "message": why}
+    ending = End(RunState.INTERRUPTED, reason, why)
     for run_id in job.run_ids:
         for attempt in job.sweep.run(run_id).attempts():
             claim = attempt.claim()
             if claim is not None and claim.worker == job.token and attempt.end() is None:
-                checkpointed = attempt.checkpointed()
-                attempt.write_end({**ending, "checkpointed": checkpointed, "time": time.time()})
+                attempt.write_end(replace(ending, checkpointed=attempt.checkpointed()))
 
 
 def _bring(job: ActiveInstance, source: Source, done: ExchangeReport) -> bool:

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.core.errors import DamagedFileError
-from orchestrator.rundir.files.atomic import dump_json, read_json, write_atomic
+from orchestrator.rundir.files.atomic import dump_json, read_record, write_atomic
 
 MARK = ".absent.json"
 
@@ -19,20 +18,16 @@ MARK = ".absent.json"
 class AbsentFiles:
     """Manifest files, relative to the run's folder, that lie at ``where`` (text for users)."""
 
-    where: str = ""
-    files: frozenset[str] = frozenset()
+    where: str
+    files: frozenset[str]
+
+
+_NONE = AbsentFiles("", frozenset())
 
 
 def read_absent(run_folder: Path) -> AbsentFiles:
     """Read the absence mark; empty if the run has none. Raises :class:`DamagedFileError`."""
-    path = run_folder / MARK
-    try:
-        data = read_json(path)
-        return AbsentFiles(str(data["where"]), frozenset(map(str, data["files"])))
-    except FileNotFoundError:
-        return AbsentFiles()
-    except (KeyError, TypeError) as error:
-        raise DamagedFileError(path, f"is not a list of absent files ({error!r})") from error
+    return read_record(AbsentFiles, run_folder / MARK, "a list of absent files") or _NONE
 
 
 def mark_absent(run_folder: Path, where: str, files: Iterable[str]) -> None:

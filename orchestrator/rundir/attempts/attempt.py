@@ -7,27 +7,24 @@ import os
 import re
 import shutil
 import tarfile
-from collections.abc import Mapping
+import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from orchestrator.core.errors import DamagedFileError
-from orchestrator.core.types import Reason, RunState
+from orchestrator.core.records import plain
 from orchestrator.rundir.attempts.claims import Claim, read_claim
+from orchestrator.rundir.attempts.end import End
 from orchestrator.rundir.files.atomic import (
     dump_json,
     fsync_folder,
-    read_json,
+    read_record,
     storage_errors,
     write_exclusive,
 )
 from orchestrator.rundir.files.file_server import persist
-from orchestrator.rundir.files.kinds import whole
 from orchestrator.rundir.files.plain_files import PathWithin, is_listed, open_plain
 
-_OUTCOMES = [state.value for state in RunState]
-_REASONS = [None, *(reason.value for reason in Reason)]
 POLICY = re.compile(r"\d{12}\.pt")
 CHECKPOINT = re.compile(r"(?P<frames>\d{12})-(?P<digest>[0-9a-f]{16})\.pt")
 
@@ -77,19 +74,13 @@ class AttemptDir:
             return None
         return None if claim is None else max(0.0, max(signs, default=claim.created) - claim.created)
 
-    def end(self) -> dict[str, Any] | None:
-        """Read the end record: ``outcome`` (a run state), ``reason``, ``message``, ``frames``, …"""
-        try:
-            record: dict[str, Any] = read_json(self.end_path)
-        except FileNotFoundError:
-            return None
-        if not _is_end(record):
-            raise DamagedFileError(self.end_path, "is not an end record")
-        return record
+    def end(self) -> End | None:
+        """Read the end record; None if there is none. Raises :class:`DamagedFileError`."""
+        return read_record(End, self.end_path, "an end record")
 
-    def write_end(self, record: Mapping[str, Any]) -> bool:
+    def write_end(self, end: End) -> bool:
         """Record the end of the attempt. The first record stands: return False if one exists."""
-        return write_exclusive(self.end_path, dump_json(dict(record)))
+        return write_exclusive(self.end_path, dump_json({**plain(end), "time": time.time()}))
 
     @property
     def records(self) -> set[Path]:
@@ -204,17 +195,6 @@ class AttemptDir:
             archive.add(self.wandb, arcname="wandb", filter=_unless_link)
         os.replace(temporary, self.wandb_packed)
         shutil.rmtree(self.wandb)
-
-
-def _is_end(record: Any) -> bool:
-    if not isinstance(record, dict) or not isinstance(record.get("message", ""), str):
-        return False
-    counts = [record[name] for name in ("frames", "checkpointed") if record.get(name) is not None]
-    return (
-        record.get("outcome") in _OUTCOMES
-        and record.get("reason") in _REASONS
-        and None not in map(whole, counts)
-    )
 
 
 def sha256(path: Path) -> str:

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Self
 
 from orchestrator.core import environment
-from orchestrator.core.errors import DamagedFileError
-from orchestrator.core.records import parse, plain
+from orchestrator.core.records import plain
 from orchestrator.rundir.attempts.holder import Holder
 from orchestrator.rundir.files.atomic import (
     dump_json,
-    read_json,
+    read_record,
     storage_errors,
     temporary_name,
     write_exclusive,
@@ -70,12 +69,7 @@ def create_claim(path: Path, claim: Claim) -> bool:
 
 def read_claim(path: Path) -> Claim | None:
     """Read a claim; None if the file does not exist. Raises :class:`DamagedFileError`."""
-    try:
-        return parse(Claim, read_json(path))
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise DamagedFileError(path, f"is not a claim ({error})") from error
+    return read_record(Claim, path, "a claim")
 
 
 class Lease:

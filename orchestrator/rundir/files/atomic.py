@@ -16,6 +16,7 @@ import orjson
 
 from orchestrator.core.errors import DamagedFileError, FileServerError, StorageError
 from orchestrator.core.machine.permissions import denial
+from orchestrator.core.records import parse
 from orchestrator.rundir.files.file_server import SERVER_ERRNOS, persist
 from orchestrator.rundir.files.plain_files import LARGEST_JSON, read_plain
 
@@ -192,12 +193,25 @@ def line_parser(kind: type[_Record], *, strict: bool = True) -> Callable[[bytes]
     return parse_line
 
 
-def read_json(path: Path, parse: Callable[[bytes], Any] = parse_exactly) -> Any:
+def read_json(path: Path, loads: Callable[[bytes], Any] = parse_exactly) -> Any:
     """Read a JSON file. Raises ``FileNotFoundError`` and :class:`DamagedFileError`."""
     try:
-        return parse(read_plain(path, LARGEST_JSON))
+        return loads(read_plain(path, LARGEST_JSON))
     except ValueError as error:
         raise DamagedFileError(path, f"is not valid JSON ({error})") from error
+
+
+def read_record(kind: type[_Record], path: Path, name: str) -> _Record | None:
+    """Read a typed record; None if the file does not exist. Raises :class:`DamagedFileError`.
+
+    ``name``: the record's, with its article, for users.
+    """
+    try:
+        return parse(kind, read_json(path))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise DamagedFileError(path, f"is not {name} ({error})") from error
 
 
 def _write_temporary(path: Path, data: bytes, durable: bool = True) -> Path:

@@ -12,7 +12,8 @@ import torch
 
 from jobs.training.checkpoints import CheckpointStore, Segment
 from orchestrator.core.errors import StorageError
-from orchestrator.rundir import AttemptDir, CheckpointFile, Claim, RunDir
+from orchestrator.core.types import RunState
+from orchestrator.rundir import AttemptDir, CheckpointFile, Claim, End, RunDir
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def run_dir(tmp_path: Path) -> RunDir:
 def begin(run_dir: RunDir) -> tuple[AttemptDir, CheckpointStore]:
     """The next attempt; the one before it is ended first."""
     if attempts := run_dir.attempts():
-        attempts[-1].write_end({"outcome": "interrupted"})
+        attempts[-1].write_end(End(RunState.INTERRUPTED))
     attempt = run_dir.take(Claim.fresh("test"))
     assert attempt is not None
     return attempt, CheckpointStore(run_dir, attempt)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from jobs.worker.assignment import Assignment, Availability, CrashLoop, Decisions
-from orchestrator.core.types import Reason, Run
-from orchestrator.rundir import AttemptDir, Claim, Holder, RunDir, SweepDir
+from orchestrator.core.types import Reason, Run, RunState
+from orchestrator.rundir import AttemptDir, Claim, End, Holder, RunDir, SweepDir
 from tests.helpers import enter, make_sweep, submit
 
 RUN = Run("0" * 16, "command", {"command": ["true"]})
@@ -56,7 +56,7 @@ def test_a_run_is_ready_held_or_over(sweep: SweepDir) -> None:
     assert look(sweep) is Availability.READY
     attempt = claimed(run, alive=True)
     assert look(sweep) is Availability.HELD
-    attempt.write_end({"outcome": "failed", "reason": "code error"})
+    attempt.write_end(End(RunState.FAILED, Reason.CODE_ERROR))
     assert look(sweep) is Availability.OVER
     enter(sweep, "retry", {"runs": {RUN.run_id: 1}})
     assert look(sweep) is Availability.READY
@@ -70,9 +70,7 @@ def test_time_limits_that_the_control_plane_recorded_count(sweep: SweepDir) -> N
     """Their jobs ended, and no worker was left to judge."""
     for _ in range(3):
         assert look(sweep) is Availability.READY
-        claimed(sweep.run(RUN.run_id), alive=True).write_end(
-            {"outcome": "interrupted", "reason": "time limit"}
-        )
+        claimed(sweep.run(RUN.run_id), alive=True).write_end(End(RunState.INTERRUPTED, Reason.TIME_LIMIT))
     verdict = look(sweep)
     assert isinstance(verdict, CrashLoop)
     assert (verdict.attempt, verdict.end.reason) == (3, Reason.TIME_LIMIT)
@@ -93,7 +91,7 @@ def test_a_second_chance_is_another_jobs(
 ) -> None:
     """A worker of the first submission would give the run just what was too little."""
     submit(sweep)
-    claimed(sweep.run(RUN.run_id), alive=True).write_end({"outcome": "failed", "reason": "out of memory"})
+    claimed(sweep.run(RUN.run_id), alive=True).write_end(End(RunState.FAILED, Reason.OUT_OF_MEMORY))
     enter(sweep, kind, {"runs": {RUN.run_id: 1}, **data})
     submit(sweep)
     assert (look(sweep, submission=1), look(sweep, submission=3)) == (first, second)

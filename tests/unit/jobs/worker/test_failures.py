@@ -10,7 +10,7 @@ import pytest
 from jobs.training.context import InterruptedRun
 from jobs.worker.failures import ProgramFailed, deaths_in_vain, end_of, in_vain, pause_before_next
 from orchestrator.core.types import Reason, RunState
-from orchestrator.rundir import Claim, RunDir
+from orchestrator.rundir import Claim, End, RunDir
 from orchestrator.rundir.attempts.claims import create_claim
 from orchestrator.rundir.attempts.holder import JOB_VARIABLE
 
@@ -20,9 +20,9 @@ LATE, PREEMPTED, LOST = "time limit", "preempted", "node failure"
 FULL, FULL_HERE, LEFT = "disk full", "disk full here", "left by itself"
 SAME = "killed, with the checkpoint saved that it began with"
 RECORDS = {
-    FULL_HERE: {"reason": "disk full", "counts": False},
-    LEFT: {"reason": "stopped", "counts": True},
-    SAME: {"reason": "killed", "checkpointed": 100},
+    FULL_HERE: End(RunState.INTERRUPTED, Reason.DISK_FULL, counts=False),
+    LEFT: End(RunState.INTERRUPTED, Reason.STOPPED, counts=True),
+    SAME: End(RunState.INTERRUPTED, Reason.KILLED, checkpointed=100),
 }
 
 
@@ -34,7 +34,7 @@ def story(folder: Path, ends: list[str]) -> RunDir:
         attempt.path.mkdir(parents=True)
         assert create_claim(attempt.claim_path, Claim.fresh("worker"))
         if end not in (ALONE, ADVANCED):
-            attempt.write_end({"outcome": "interrupted", **RECORDS.get(end, {"reason": end})})
+            attempt.write_end(RECORDS.get(end) or End(RunState.INTERRUPTED, Reason(end)))
         if end == ADVANCED:
             attempt.checkpoints.mkdir()
             attempt.checkpoint_name(100, "a" * 16).touch()
@@ -125,7 +125,7 @@ def test_pauses_between_attempts_in_vain_grow_to_a_minute(tmp_path: Path) -> Non
         attempt = run.attempt(number)
         attempt.path.mkdir()
         assert create_claim(attempt.claim_path, Claim.fresh("worker"))
-        attempt.write_end({"outcome": "interrupted", "reason": FULL})
+        attempt.write_end(End(RunState.INTERRUPTED, Reason(FULL)))
         pauses.append(pause_before_next(run.attempts(), since=0))
     assert pauses == pytest.approx([0, 1, 4, 16, 60, 60], abs=0.9)
     assert pause_before_next(run.attempts(), since=6) == 0

@@ -20,7 +20,7 @@ from jobs.worker.scheduler_job import SchedulerJob, SlurmJob
 from jobs.worker.worker import Worker
 from orchestrator.core.records import plain
 from orchestrator.core.types import Reason, RunState
-from orchestrator.rundir import Claim, Event, Holder, RunDir, SweepDir
+from orchestrator.rundir import Claim, End, Event, Holder, RunDir, SweepDir
 from orchestrator.rundir.records.journal import STARTED
 from tests.helpers import command_run, events, make_sweep, submit
 
@@ -84,7 +84,7 @@ def test_what_is_published_is_done_whatever_its_process_said(at_work: Worker, ru
     attempt = run.take(Claim.fresh("0001-0001"))
     assert attempt is not None
     assert run.publish({"attempt": 1}, [])
-    attempt.write_end({"outcome": "failed", "reason": "disk full"})
+    attempt.write_end(End(RunState.FAILED, Reason.DISK_FULL))
     assert at_work._end_of(dead_child(run, 1, code)).outcome is RunState.DONE
 
 
@@ -93,7 +93,7 @@ def test_beside_an_end_record_nothing_is_written(at_work: Worker, run: RunDir) -
     attempt = run.take(Claim.fresh("0001-0001"))
     assert attempt is not None
     assert run.publish({"attempt": 1}, [])
-    attempt.write_end({"outcome": "done"})
+    attempt.write_end(End(RunState.DONE))
     before = attempt.path.stat().st_mtime_ns
     assert at_work._end_of(dead_child(run, 1, 0)).outcome is RunState.DONE
     assert attempt.path.stat().st_mtime_ns == before, "something was created there, if only for a moment"

@@ -12,9 +12,10 @@ import pytest
 from orchestrator.control.follow import rest
 from orchestrator.control.poll import compact, poll_sweep
 from orchestrator.core.records import plain
-from orchestrator.core.types import RunState
+from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import (
     Claim,
+    End,
     Event,
     Holder,
     RunDir,
@@ -40,7 +41,7 @@ def finished(results: Path, tmp_path: Path) -> RunDir:
     ahead = replace(Claim.fresh("0000-0001"), created=time.time() + 1e6)
     attempt = run.take(ahead)
     assert attempt is not None
-    attempt.write_end({"outcome": "interrupted", "reason": "stopped", "message": "", "time": 0.0})
+    attempt.write_end(End(RunState.INTERRUPTED, Reason.STOPPED))
     assert work(sweep) == 0
     return run
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,8 +17,8 @@ import pytest
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.records import parse, plain
-from orchestrator.core.types import Run
-from orchestrator.rundir import Claim, Holder, Lease, RunDir, attempt_ended
+from orchestrator.core.types import Run, RunState
+from orchestrator.rundir import Claim, End, Holder, Lease, RunDir, attempt_ended
 from orchestrator.rundir.attempts.claims import age_by_file_server
 from tests.helpers import wait_for
 
@@ -121,10 +122,41 @@ def test_another_process_with_the_same_number_is_another(run: RunDir) -> None:
 def test_an_end_record_is_proof(run: RunDir) -> None:
     attempt = run.take(Claim.fresh("a"))
     assert attempt is not None
-    assert attempt.write_end({"outcome": "interrupted"})
-    assert not attempt.write_end({"outcome": "failed"})
-    assert attempt.end() == {"outcome": "interrupted"}
+    assert attempt.write_end(End(RunState.INTERRUPTED))
+    assert not attempt.write_end(End(RunState.FAILED))
+    assert attempt.end() == End(RunState.INTERRUPTED)
     assert run.take(Claim.fresh("b")) is not None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b'{"outcome": "int',
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"outcome": "gone"}',
+        b'{"outcome": "failed", "reason": "bad luck"}',
+        b'{"outcome": "failed", "message": 3}',
+        b'{"outcome": "failed", "frames": "many"}',
+        b'{"outcome": "failed", "checkpointed": 36893488147419103232}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_damaged_end_record_is_an_error_that_names_the_file(run: RunDir, content: bytes) -> None:
+    attempt = run.take(Claim.fresh("a"))
+    assert attempt is not None
+    attempt.end_path.write_bytes(content)
+    with pytest.raises(DamagedFileError, match=re.escape(str(attempt.end_path))):
+        attempt.end()
+
+
+def test_unknown_fields_of_an_end_record_are_ignored(run: RunDir) -> None:
+    attempt = run.take(Claim.fresh("a"))
+    assert attempt is not None
+    attempt.end_path.write_text('{"outcome": "failed", "message": "\\ud800", "time": NaN, "more": [1]}')
+    assert attempt.end() == End(RunState.FAILED, message="?")
 
 
 def test_elsewhere_only_two_leases_without_renewal_are(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:

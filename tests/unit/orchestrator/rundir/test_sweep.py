@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from orchestrator.core.errors import DamagedFileError, NotFoundError, OrchestrateError
 from orchestrator.core.records import plain
-from orchestrator.core.types import Run
+from orchestrator.core.types import Run, RunState
 from orchestrator.rundir import (
     AttemptDir,
     Claim,
+    End,
     Event,
     Holder,
     IndexRow,
@@ -344,7 +345,7 @@ def test_a_retired_result_stays_readable_and_its_attempts_are_built_on_no_more(r
         assert attempt is not None
         attempt.checkpoints.mkdir()
         attempt.checkpoint_name(300, f"{number}" * 16).write_text("x")
-        attempt.write_end({"outcome": "done"})
+        attempt.write_end(End(RunState.DONE))
         assert [file.attempt for file in run.checkpoints()] == [number]
         assert run.publish({"attempt": number}, [(attempt.checkpoint_name(300, f"{number}" * 16), True)])
         run.retire_result()
@@ -366,7 +367,7 @@ def extended(run: RunDir, point: ResumePoint | None, *frames: int) -> AttemptDir
     writer.close()
     attempt.checkpoints.mkdir()
     attempt.checkpoint_name(frames[-1], "a" * 16).write_text("x")
-    attempt.write_end({"outcome": "interrupted"})
+    attempt.write_end(End(RunState.INTERRUPTED))
     return attempt
 
 
@@ -406,7 +407,7 @@ def test_checkpoints_come_most_advanced_first_and_by_whole_names_only(run: RunDi
             attempt.checkpoint_name(count, f"{number}" * 16).write_text("x")
         (attempt.checkpoints / f".{400:012d}-{'a' * 16}.pt.0123.tmp").write_text("half")
         (attempt.checkpoints / "999.pt").write_text("foreign")
-        attempt.write_end({"outcome": "interrupted"})
+        attempt.write_end(End(RunState.INTERRUPTED))
     found = [(file.frames, file.attempt) for file in run.checkpoints()]
     assert found == [(300, 2), (300, 1), (200, 2), (100, 1)]
     assert [file.attempt for file in run.checkpoints(below=2)] == [1, 1]
@@ -428,7 +429,7 @@ def test_tidying_spares_the_manifest_and_the_records_and_can_be_repeated(run: Ru
         attempt.metrics.write_text("m")
         attempt.log.write_text("l")
         (attempt.path / "events.out.tfevents.1").touch()
-        attempt.write_end({"outcome": "interrupted"})
+        attempt.write_end(End(RunState.INTERRUPTED))
         kept += [attempt.claim_path, attempt.end_path, attempt.log, attempt.metrics]
     final = attempt.checkpoints / "2"
     assert run.publish({}, [(final, True), (attempt.metrics, True)])

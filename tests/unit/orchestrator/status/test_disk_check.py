@@ -11,7 +11,7 @@ import pytest
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.records import plain
 from orchestrator.core.types import RunState
-from orchestrator.rundir import Claim, Event, Holder, RunDir, SweepDir
+from orchestrator.rundir import Claim, End, Event, Holder, RunDir, SweepDir
 from orchestrator.rundir.records.journal import CLAIMED, ENDED, STARTED, Journal
 from orchestrator.status import disk_check
 from tests.helpers import count_runs, enter, make_sweep
@@ -40,7 +40,7 @@ def claim(run: RunDir, journal: Journal, outcome: str | None = None) -> None:
     assert attempt is not None
     journal.append(Event(CLAIMED, time.time(), run.run_id, attempt.number))
     if outcome is not None:
-        attempt.write_end({"outcome": outcome, "reason": None, "message": "", "time": 3.0})
+        attempt.write_end(End(RunState(outcome)))
         journal.append(Event(ENDED, time.time(), run.run_id, attempt.number, {"outcome": outcome}))
 
 
@@ -49,7 +49,7 @@ def claim_and_publish(run: RunDir) -> None:
     attempt = run.take(Claim.fresh("0001-0001"))
     assert attempt is not None
     assert run.publish({"attempt": attempt.number, "frames": 9}, [])
-    attempt.write_end({"outcome": "done", "reason": None, "message": "", "time": 3.0})
+    attempt.write_end(End(RunState.DONE))
 
 
 def looked_at(sweep: SweepDir) -> RunState:
@@ -113,7 +113,7 @@ def test_an_attempt_whose_result_went_before_any_journal_had_it_is_not_done(
 ) -> None:
     attempt = run.take(Claim.fresh("0001-0001"))
     assert attempt is not None
-    attempt.write_end({"outcome": "done", "reason": None, "message": "", "time": 3.0})
+    attempt.write_end(End(RunState.DONE))
     assert looked_at(sweep) is RunState.PENDING
     (entry,) = sweep.read_ledger()
     assert entry.kind == "lost"

@@ -16,7 +16,7 @@ from jobs.worker.runs import run_process
 from jobs.worker.signals import STOP_SIGNALS
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core.types import Reason, RunState
-from orchestrator.rundir import Claim, Lease, MetricsWriter, ResumePoint, Row
+from orchestrator.rundir import Claim, End, Lease, MetricsWriter, ResumePoint, Row
 from tests.helpers import command_run, enter, make_sweep
 
 
@@ -42,7 +42,7 @@ def test_a_resumed_run_knows_how_long_an_iteration_takes(results: Path) -> None:
     for number in (1, 2):
         writer.append(Row(number, number, 10.0 * number))
     writer.close()
-    first.write_end({"outcome": "interrupted"})
+    first.write_end(End(RunState.INTERRUPTED))
     attempt = run_dir.take(Claim.fresh("0001-0002"))
     assert attempt is not None
     context = RunContext("tiny", run, run_dir, attempt, Lease(attempt.claim_path), -1)
@@ -146,7 +146,9 @@ def test_a_run_taken_out_of_the_sweep_as_it_is_claimed_is_not_begun(
     enter(sweep, kind, {"runs": {run.run_id: 0}, "why": why})
     assert run_process._run(launch) == NOT_MINE_EXIT
     (attempt,) = sweep.run(run.run_id).attempts()
-    assert (attempt.end() or {})["message"] == "cancelled as it began"
+    end = attempt.end()
+    assert end is not None
+    assert end.message == "cancelled as it began"
     assert not run_process._was_cancelled(replace(launch, ledger_read=1)), "the worker had read it"
 
 
