@@ -13,6 +13,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,8 +45,7 @@ class Cost:
 
 def measure(algorithm: str, iterations: int, results: Path, extra: dict[str, Any]) -> Cost:
     from jobs.trainers.benchmarl.engine.experiment import ResumableExperiment, train
-    from jobs.trainers.benchmarl.engine.state import save_state
-    from jobs.trainers.benchmarl.engine.tensors import tensor_bytes
+    from jobs.trainers.benchmarl.engine.state import ITEMS, save_state
     from jobs.training.context import RunContext
     from orchestrator.config.trainers import get_trainer
     from orchestrator.rundir import Claim, Lease, SweepDir
@@ -73,9 +73,10 @@ def measure(algorithm: str, iterations: int, results: Path, extra: dict[str, Any
         cost.saving += time.perf_counter() - began
         newest = run_dir.checkpoints()[0]
         segments = [segment for ring in experiment.rings for segment in ring.segments]
-        cost.stored.append(newest.path.stat().st_size + experiment.store.segment_bytes(segments))
-        held = sum(ring.live_bytes() for ring in experiment.rings)
-        cost.alive.append(tensor_bytes(save_state(experiment)) + held)
+        paths = [newest.path, *(experiment.store._path(segment) for segment in segments)]
+        cost.stored.append(sum(path.stat().st_size for path in paths))
+        held = sum(live_bytes(ring._buffer._storage) for ring in experiment.rings)
+        cost.alive.append(tensor_bytes(save_state(experiment, ITEMS)) + held)
 
     ResumableExperiment._save_checkpoint = timed  # type: ignore[method-assign]
     try:
@@ -85,6 +86,34 @@ def measure(algorithm: str, iterations: int, results: Path, extra: dict[str, Any
         os.close(relay)
     cost.seconds = context.rows[-1].wall_time
     return cost
+
+
+def live_bytes(storage: Any) -> int:
+    """Return the bytes of the tensors in a replay buffer that hold an item."""
+    if not storage.initialized:
+        return 0
+    leaves = storage._storage.values(include_nested=True, leaves_only=True)
+    return sum(leaf[: len(storage)].numel() * leaf.element_size() for leaf in leaves)
+
+
+def tensor_bytes(value: Any) -> int:
+    """Return the bytes of all tensors in a tree, each piece of memory counted once."""
+    import torch
+
+    found: dict[int, int] = {}
+
+    def visit(item: Any) -> None:
+        if isinstance(item, torch.Tensor):
+            found[item.untyped_storage().data_ptr()] = item.untyped_storage().nbytes()
+        elif isinstance(item, Mapping):
+            for part in item.values():
+                visit(part)
+        elif isinstance(item, list | tuple):
+            for part in item:
+                visit(part)
+
+    visit(value)
+    return sum(found.values())
 
 
 def main() -> None:

@@ -27,14 +27,17 @@ class Configuration(Protocol):
     def vocabulary(self) -> Vocabulary:
         """The names in it."""
 
-    def base(self, run: Run) -> DictConfig:
-        """Compose the run's choices alone. Raises :class:`BadConfigError`."""
+    def base(self, run: Run) -> DictConfig | None:
+        """Compose the choices alone; ``None`` where that is not known. Raises :class:`BadConfigError`."""
 
     def whole(self, run: Run) -> DictConfig:
         """Compose the run. Raises :class:`BadConfigError`."""
 
-    def check_value(self, key: str, value: Any) -> None:
-        """Refuse a value of the right type that cannot work. Raises :class:`BadConfigError`."""
+    def check_value(self, key: str, value: Any, usual: Any) -> None:
+        """Refuse a value of the right type that cannot work. Raises :class:`BadConfigError`.
+
+        ``usual``: the value in the configuration of the run's choices.
+        """
 
 
 class Findings:
@@ -43,14 +46,14 @@ class Findings:
     def __init__(self) -> None:
         self._found: dict[tuple[str | None, str], Problem] = {}
 
-    def add(self, run: Run, error: BadConfigError, *, whole: bool = False, early: bool = False) -> None:
-        """Add an error that the run has; ``whole`` and ``early`` as in :class:`Problem`.
+    def add(self, run: Run, error: BadConfigError, *, whole: bool = False) -> None:
+        """Add an error that the run has; ``whole`` as in :class:`Problem`.
 
         What this machine lacks is a warning for runs that start on another one.
         """
         key = error.key if isinstance(error, RefusedKeyError) else None
         blocks = not (isinstance(error, MissingHereError) and ELSEWHERE in os.environ)
-        problem = Problem(run.run_id, key, str(error), error.hint, whole, early, blocks)
+        problem = Problem(run.run_id, key, str(error), error.hint, whole, blocks=blocks)
         self._found.setdefault((key, str(error)), problem)
 
     @property
@@ -118,7 +121,7 @@ def _shape(configuration: Configuration, base: DictConfig, runs: Sequence[Run], 
             known = (key, json.dumps(value))
             if known not in values:
                 try:
-                    values[known] = _typed(configuration, run, cfg, key, value)
+                    values[known] = _typed(configuration, run, base, cfg, key, value)
                 except BadConfigError as error:
                     findings.add(run, error)
                     values[known] = error
@@ -128,8 +131,10 @@ def _shape(configuration: Configuration, base: DictConfig, runs: Sequence[Run], 
     return Shape(base, tuple(runs), tuple(good), values)
 
 
-def _typed(configuration: Configuration, run: Run, cfg: DictConfig, key: str, value: Value) -> Value:
-    """Return the value in the type of its field. Raises :class:`BadConfigError`."""
+def _typed(
+    configuration: Configuration, run: Run, base: DictConfig, cfg: DictConfig, key: str, value: Value
+) -> Value:
+    """Return the value in the type of its field, tried in ``cfg``. Raises :class:`BadConfigError`."""
     vocabulary = configuration.vocabulary
     if key in vocabulary.own_keys:
         return vocabulary.own_keys[key](key, value)
@@ -139,5 +144,5 @@ def _typed(configuration: Configuration, run: Run, cfg: DictConfig, key: str, va
     if key.startswith("~") and vocabulary.hydra:
         return None
     typed = set_value(vocabulary, cfg, key, value, run.overrides)
-    configuration.check_value(key, typed)
+    configuration.check_value(key, typed, OmegaConf.select(base, bare_key(key)))
     return typed

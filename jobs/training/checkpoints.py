@@ -78,7 +78,6 @@ class CheckpointStore:
     ) -> None:
         self._run_dir, self._attempt, self._guard = run_dir, attempt, guard
         self._newest: set[Path] = set()  # the files of the newest checkpoint
-        self.bytes_written = 0
 
     def newest(self, candidates: Iterable[CheckpointFile]) -> Loaded | None:
         """Return the first candidate that is whole with its segments; warn on stderr of each damaged one."""
@@ -102,7 +101,9 @@ class CheckpointStore:
         """
         segments = tuple(segments)
         content = {"payload": payload, "segments": [asdict(segment) for segment in segments]}
-        path, digest = self._write(content, lambda digest: self._attempt.checkpoint_name(frames, digest))
+        path, digest = _write(
+            self._attempt.checkpoints, content, lambda digest: self._attempt.checkpoint_name(frames, digest)
+        )
         before, self._newest = self._newest, {path, *(self._path(segment) for segment in segments)}
         self._guard()  # writing may have taken long
         self._prune(before | self._newest)
@@ -110,16 +111,15 @@ class CheckpointStore:
 
     def add_segment(self, group: int, start: int, count: int, items: Any) -> Segment:
         """Write a piece of a buffer for the next checkpoint to refer to."""
-        _, digest = self._write(items, lambda digest: self._attempt.segment_name(group, start, count, digest))
+        own = self._attempt
+        _, digest = _write(
+            own.checkpoints, items, lambda digest: own.segment_name(group, start, count, digest)
+        )
         return Segment(self._attempt.number, group, start, count, digest)
 
     def read_segment(self, segment: Segment) -> Any:
         """Return the items of a segment."""
         return torch.load(self._path(segment), weights_only=True)
-
-    def segment_bytes(self, segments: Iterable[Segment]) -> int:
-        """Return the bytes of these segments on disk."""
-        return sum(self._path(segment).stat().st_size for segment in segments)
 
     def _load(self, file: CheckpointFile) -> Loaded:
         _require_digest(file.path, file.digest)
@@ -134,26 +134,6 @@ class CheckpointStore:
     def _path(self, segment: Segment) -> Path:
         attempt = self._run_dir.attempt(segment.attempt)
         return attempt.segment_name(segment.group, segment.start, segment.count, segment.digest)
-
-    def _write(self, value: Any, name: Callable[[str], Path]) -> tuple[Path, str]:
-        """Write under a temporary name; rename once all bytes are on disk and their checksum is known."""
-        folder = self._attempt.checkpoints
-        with storage_errors(folder):
-            folder.mkdir(exist_ok=True)
-            temporary = temporary_name(folder / "checkpoint")
-            try:
-                with open(temporary, "xb") as file:
-                    _dump(value, file)
-                    file.flush()
-                    os.fsync(file.fileno())
-                    self.bytes_written += file.tell()
-                digest = sha256(temporary)[:16]
-                os.replace(temporary, name(digest))
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
-            fsync_folder(folder)
-        return name(digest), digest
 
     def _prune(self, keep: set[Path]) -> None:
         """Remove files that no kept checkpoint needs, torn writes of ended attempts included."""
@@ -172,19 +152,29 @@ class CheckpointStore:
 
 def save_file(path: Path, value: Any) -> Path:
     """Write tensors and plain values to a file, whole or not at all; return its path."""
-    with storage_errors(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = temporary_name(path)
+    return _write(path.parent, value, lambda _: path)[0]
+
+
+def _write(folder: Path, value: Any, name: Callable[[str], Path]) -> tuple[Path, str]:
+    """Write under a temporary name; rename once all bytes are on disk and their checksum is known.
+
+    ``name``: the path in this folder for a checksum. Return both.
+    """
+    with storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = temporary_name(folder / "checkpoint")
         try:
             with open(temporary, "xb") as file:
                 _dump(value, file)
                 file.flush()
                 os.fsync(file.fileno())
+            digest = sha256(temporary)[:16]
+            path = name(digest)
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
-        fsync_folder(path.parent)
-    return path
+        fsync_folder(folder)
+    return path, digest
 
 
 def read_payload(checkpoint: CheckpointFile) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from jobs.training.checkpoint_clock import CheckpointClock
 from jobs.training.checkpoints import CheckpointStore, Loaded, save_file
 from jobs.training.context import Outcome, RunContext, UsualEvaluation
 from jobs.training.parts import restore, state_of
-from jobs.training.records.loggers import Sink, logging_to
+from jobs.training.records.loggers import Logging, Sink, logging_to
 from jobs.training.time_budget import TimeBudget
 from orchestrator.config.returns import EPISODE_RETURN, EVALUATION_RETURN, EVALUATIONS
 from orchestrator.core.errors import DamagedFileError
@@ -158,7 +158,8 @@ class _Loop:
 
     def run(self) -> Outcome:
         context, schedule = self._context, self._schedule
-        with logging_to(schedule.loggers, context, schedule.project, self._config) as self._sinks:
+        where = Logging(schedule.loggers, schedule.project)
+        with logging_to(where, context, self._config) as self._sinks:
             self._clock.start(self._frames)
             self._logged = time.monotonic()
             while not self._over:

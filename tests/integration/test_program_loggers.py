@@ -133,11 +133,11 @@ def test_event_files_are_written_without_pytorch(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; import jobs.trainers.command.training\n"
         "from types import SimpleNamespace\n"
-        "from jobs.training.records.loggers import TensorboardSink\n"
+        "from jobs.training.records.loggers import Logging, TensorboardSink\n"
         "from orchestrator.rundir import AttemptDir\n"
         "run = SimpleNamespace(trainer='command')\n"
         "context = SimpleNamespace(run=run, attempt=AttemptDir(Path(sys.argv[1])))\n"
-        "TensorboardSink(context, {}, str).close(finished=True)\n"
+        "TensorboardSink(context, {}, Logging()).close(finished=True)\n"
         "sys.exit(bool({'torch', 'tensorflow'} & set(sys.modules)))"
     )
     (tmp_path / "1").mkdir()

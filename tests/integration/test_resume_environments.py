@@ -15,13 +15,9 @@ from torchrl.envs import PettingZooWrapper
 from torchrl.envs.libs.vmas import VmasEnv
 
 from jobs.trainers.benchmarl.engine.environments import Environments, logged
+from jobs.trainers.benchmarl.engine.random_states import load_vmas_random, save_vmas_random
 from jobs.trainers.benchmarl.engine.replay import ReplayError
-from jobs.trainers.benchmarl.engine.snapshot import (
-    ObjectGraph,
-    SnapshotError,
-    load_vmas_random,
-    save_vmas_random,
-)
+from jobs.trainers.benchmarl.engine.snapshot import ObjectGraph, SnapshotError
 
 # TorchRL and VMAS warn of their dependencies' versions; that is theirs to say.
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -6,6 +6,7 @@ import io
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -94,40 +95,43 @@ def backend_of(gpus: Sequence[str]) -> str:
     return "cpu:gloo,cuda:nccl" if all(gpus) and len(set(gpus)) == len(gpus) else "gloo"
 
 
+@dataclass(frozen=True)
+class Member:
+    """One of the processes of a group, with its ``rank``. ``kind``: of all of them, as in "actor 1".
+
+    ``gpu``: a name of this process's, equal in another process only if that has the same one.
+    """
+
+    rank: int
+    size: int
+    gpu: str = ""
+    kind: str = "actor"
+
+
 class ConnectedGroup(Group):
     """Several processes, connected by ``torch.distributed``: Gloo, or for tensors on GPUs of their own NCCL.
 
-    ``gpu``: a name of this process's, equal in another process only if that has the same one.
-
     Rank 0 waits ``patience`` seconds at most for the others, which wait for its orders as long as it lives.
-    ``alive`` raises when it is known that one of them is gone. All raise :class:`DisconnectedError`, with
-    this ``kind`` of process. The order of sums is fixed, so that equal values in have equal means out, bit
-    for bit.
+    ``alive`` raises when it is known that one of them is gone. All raise :class:`DisconnectedError`. The
+    order of sums is fixed, so that equal values in have equal means out, bit for bit.
     """
 
     def __init__(
-        self,
-        rank: int,
-        size: int,
-        store: dist.Store,
-        patience: float,
-        gpu: str = "",
-        alive: Callable[[], None] = lambda: None,
-        kind: str = "actor",
+        self, own: Member, store: dist.Store, patience: float, alive: Callable[[], None] = lambda: None
     ) -> None:
-        self.rank, self.size, self._kind = rank, size, kind
+        self.rank, self.size, self._kind = own.rank, own.size, own.kind
         self._store, self._patience, self._alive, self._calls = store, patience, alive, 0
         self._seconds = {ALL_REDUCE_TIMER: 0.0, WAITING_TIMER: 0.0}
         # Rank 0 is the first that gives up, so it knows for whom it waited.
-        longest = patience + _SLACK_S if rank == 0 else 2 * (patience + _SLACK_S)
-        store.set(f"gpu/{rank}", gpu)
+        longest = patience + _SLACK_S if self.rank == 0 else 2 * (patience + _SLACK_S)
+        store.set(f"gpu/{self.rank}", own.gpu)
         with self._connected():
             self._all_there()
             dist.init_process_group(
                 self._backend(),
                 store=dist.PrefixStore("group", store),
-                rank=rank,
-                world_size=size,
+                rank=self.rank,
+                world_size=self.size,
                 timeout=timedelta(seconds=longest),
             )
 

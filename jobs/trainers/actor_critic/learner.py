@@ -18,17 +18,15 @@ from jobs.trainers.actor_critic.environments.families import build, family_of
 from jobs.trainers.actor_critic.environments.interface import Environments
 from jobs.trainers.actor_critic.group import ALONE, Group
 from jobs.trainers.actor_critic.networks import ActorCritic, Transformer, convolutions, mlp, residual
-from jobs.trainers.actor_critic.playing import Episodes, EpisodeSums, play, pooled
-from jobs.trainers.actor_critic.rollout import Rollout, collect
+from jobs.trainers.actor_critic.playing import Episodes, play, pooled
+from jobs.trainers.actor_critic.rollout import FOR_ACTIONS, Games, Rollout
 from jobs.trainers.actor_critic.update import Update
-from jobs.training.context import EXACT, NO_PROGRESS_LOST
+from jobs.training.context import NO_PROGRESS_LOST
 from jobs.training.loop import Played
 from jobs.training.records.video import Film
 
 # Episodes that the average return is of.
 _EPISODES = 100
-# Added to a seed for random numbers of their own: a generator seeded as the environments draws theirs.
-FOR_ACTIONS = 1_000_003
 
 
 class ActorCriticLearner:
@@ -89,52 +87,6 @@ class ActorCriticLearner:
     def play(self, episodes: int, seed: int, deterministic: bool) -> Played:
         """Play episodes in environments of their own."""
         return play_policy(self._config, self.policy, episodes, seed, deterministic)
-
-
-class Games:
-    """The environments of a training, their random numbers, and the episodes that go on."""
-
-    def __init__(self, config: ActorCriticConfig, seed: int) -> None:
-        self._steps = config.rollout_steps
-        self.environments = build(config.task, config.envs, seed, config.device)
-        self.random = torch.Generator(config.device).manual_seed(seed + FOR_ACTIONS)
-        self._seen = self.environments.reset()
-        self._sums = EpisodeSums(self.environments, config.device)
-
-    @property
-    def exactness(self) -> str:
-        """That of a training that goes on from their state."""
-        return self.environments.exactness
-
-    def collect(self, network: ActorCritic, into: Rollout | None = None) -> tuple[Rollout, dict[str, float]]:
-        """Play a rollout; return it and the seconds spent, by timer. ``into``: one to overwrite."""
-        rollout, self._seen, timers = collect(
-            self.environments, network, self._seen, self._sums, self._steps, self.random, into
-        )
-        return rollout, timers
-
-    def take_episodes(self) -> Episodes:
-        """Return the episodes that ended since the last call."""
-        return self._sums.take()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state of environments, episodes and random numbers."""
-        return {
-            "environments": self.environments.state_dict(),
-            "seen": self._seen,
-            "sums": self._sums.state_dict(),
-            "random": self.random.get_state(),
-        }
-
-    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Restore :meth:`state_dict`."""
-        self.environments.load_state_dict(saved["environments"])
-        if self.environments.exactness == EXACT:
-            self._seen.copy_(saved["seen"])
-            self._sums.load_state_dict(saved["sums"])
-        else:
-            self._seen = self.environments.reset()
-        self.random.set_state(saved["random"].cpu())
 
 
 class EpisodeHistory:

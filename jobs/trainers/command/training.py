@@ -30,7 +30,7 @@ from jobs.training.processes.process_tree import die_with_parent
 from jobs.training.processes.ranks import SCRATCH, RankError, how_it_ended
 from jobs.training.processes.stop_request import StopRequest
 from jobs.training.records import provenance
-from jobs.training.records.loggers import logging_to, thinned
+from jobs.training.records.loggers import Logging, logging_to, thinned
 from jobs.training.time_budget import minutes_of
 from jobs.worker.failures import ProgramFailed, ProgramLeft
 from jobs.worker.runs.run_process import THREAD_VARIABLES
@@ -92,9 +92,9 @@ def train(context: RunContext) -> Outcome:
     minutes = minutes_of(context.run)
     checkpoint = context.newest()
     inbox = Inbox(context, checkpoint, minutes)
-    attempt, project = context.attempt, os.environ.get("WANDB_PROJECT") or context.sweep
-    history = thinned(context.rows, _MOST_HISTORY)
-    with logging_to(context.run.loggers, context, project, context.run.point, history) as inbox.sinks:
+    attempt, history = context.attempt, thinned(context.rows, _MOST_HISTORY)
+    where = Logging(context.run.loggers, os.environ.get("WANDB_PROJECT") or context.sweep)
+    with logging_to(where, context, context.run.point, history) as inbox.sinks:
         if inbox.time.over and checkpoint is not None:
             # Its worker was killed between the program's end and the result.
             sys.stderr.write("the time was up before: the program is not started again\n")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import mmap
 import resource
-import struct
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from jobs.training.processes.life import shared_numbers
 from jobs.training.processes.process_tree import memory_mb
 
-_PEAK_AT, _KILLED_AT, _BYTES = 0, 8, 16
+_PEAK, _KILLED = range(2)
 # An error so many seconds after a process was killed is no longer taken for the consequence.
 _CONSEQUENCE_S = 300.0
 # Seconds in which the keeper looks at least twice.
@@ -27,14 +26,12 @@ class RunMemory:
     """
 
     def __init__(self) -> None:
-        self._shared = mmap.mmap(-1, _BYTES)
+        self._shared = shared_numbers(2)
         self._oom_kills = oom_kills()
 
     def measure(self, pids: Iterable[int]) -> None:
         """Take the memory of these processes now into the peak."""
-        megabytes = sum(map(memory_mb, pids))
-        if megabytes > self._read(_PEAK_AT):
-            self._write(_PEAK_AT, megabytes)
+        self._shared[_PEAK] = max(self._shared[_PEAK], sum(map(memory_mb, pids)))
 
     def peak_mb(self) -> float:
         """Return the run's peak so far in MiB; called by the run's own process.
@@ -45,21 +42,21 @@ class RunMemory:
         records = (
             resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
         )
-        return round(max(self._read(_PEAK_AT), *(record / 1024 for record in records)), 1)
+        return round(max(self._shared[_PEAK], *(record / 1024 for record in records)), 1)
 
     @property
     def measured_mb(self) -> float:
         """The peak that the keeper measured, in MiB; for processes that are not the run's own."""
-        return round(self._read(_PEAK_AT), 1)
+        return round(self._shared[_PEAK], 1)
 
     def note_kill(self) -> None:
         """Note that a process of the run was killed for want of memory."""
-        self._write(_KILLED_AT, time.monotonic())
+        self._shared[_KILLED] = time.monotonic()
 
     @property
     def killed(self) -> bool:
         """Whether the keeper saw, a short while ago, a process of the run killed for want of memory."""
-        return 0.0 < self._read(_KILLED_AT) > time.monotonic() - _CONSEQUENCE_S
+        return 0.0 < self._shared[_KILLED] > time.monotonic() - _CONSEQUENCE_S
 
     def await_verdict(self) -> bool:
         """Return :attr:`killed`; if the kernel has counted a kill, give the keeper time to look."""
@@ -67,12 +64,6 @@ class RunMemory:
         while not self.killed and oom_kills() != self._oom_kills and time.monotonic() < deadline:
             time.sleep(0.02)
         return self.killed
-
-    def _read(self, place: int) -> float:
-        return float(struct.unpack_from("d", self._shared, place)[0])
-
-    def _write(self, place: int, number: float) -> None:
-        struct.pack_into("d", self._shared, place, number)
 
 
 def oom_kills() -> int | None:

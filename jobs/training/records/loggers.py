@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jobs.training.context import BadConfigError, FencedRun, RunContext
@@ -30,6 +30,20 @@ if TYPE_CHECKING:
 _TORCHRL_ONLY = ("offline", "save_dir", "video_fps")
 
 CSV, WANDB, TENSORBOARD = "csv", "wandb", "tensorboard"
+
+
+@dataclass(frozen=True)
+class Logging:
+    """The loggers of a run by ``names``, of which ``csv`` is the run's own metrics file.
+
+    ``project``: that of W&B; ``extra``: further arguments for W&B, in the trainer's vocabulary. ``tag``:
+    TensorBoard's name of a metric.
+    """
+
+    names: Sequence[str] = ()
+    project: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    tag: Callable[[str], str] = str
 
 
 class Sink(Protocol):
@@ -57,33 +71,6 @@ def require_loggers(names: Iterable[str]) -> None:
             )
 
 
-def open_sinks(
-    names: Iterable[str],
-    context: RunContext,
-    project: str,
-    config: Mapping[str, Any],
-    extra: Mapping[str, Any] | None = None,
-    tag: Callable[[str], str] = str,
-    history: Sequence[Row] | None = None,
-) -> list[Sink]:
-    """Open the sinks of a run and log the history so far. ``csv`` is the run's own metrics file.
-
-    ``tag`` is TensorBoard's name of a metric. ``extra`` are further arguments for W&B, in the trainer's
-    vocabulary. ``history``: the run's rows by default.
-    """
-    sinks: list[Sink] = []
-    require_loggers(names)
-    for name in dict.fromkeys(names):
-        if name == WANDB:
-            sinks.append(WandbSink(context, project, config, extra or {}))
-        elif name == TENSORBOARD:
-            sinks.append(TensorboardSink(context, config, tag))
-    for sink in sinks:
-        for row in context.rows if history is None else history:
-            sink.log(row)
-    return sinks
-
-
 def thinned(rows: Sequence[Row], most: int) -> Sequence[Row]:
     """Return at most so many rows: neighbours become one, with the later one's values of what both have."""
     while len(rows) > most:
@@ -98,17 +85,17 @@ def thinned(rows: Sequence[Row], most: int) -> Sequence[Row]:
 
 @contextmanager
 def logging_to(
-    names: Iterable[str],
-    context: RunContext,
-    project: str,
-    config: Mapping[str, Any],
-    history: Sequence[Row] | None = None,
+    where: Logging, context: RunContext, config: Mapping[str, Any], history: Sequence[Row] | None = None
 ) -> Iterator[list[Sink]]:
-    """Open sinks as :func:`open_sinks`, and close them at the end; an error means an unfinished run.
+    """Open the sinks of a run, log the history so far, and close them at the end.
 
-    With the claim lost they are dropped: nothing more may be written.
+    ``history``: the run's rows by default. An error means an unfinished run. With the claim lost the sinks
+    are dropped: nothing more may be written.
     """
-    sinks = open_sinks(names, context, project, config, history=history)
+    sinks = _opened(where, context, config)
+    for sink in sinks:
+        for row in context.rows if history is None else history:
+            sink.log(row)
     finished = False
     try:
         yield sinks
@@ -121,16 +108,19 @@ def logging_to(
             sink.close(finished=finished)
 
 
+def _opened(where: Logging, context: RunContext, config: Mapping[str, Any]) -> list[Sink]:
+    require_loggers(where.names)
+    kinds: dict[str, Callable[[RunContext, Mapping[str, Any], Logging], Sink]] = {
+        WANDB: WandbSink,
+        TENSORBOARD: TensorboardSink,
+    }
+    return [kinds[name](context, config, where) for name in dict.fromkeys(where.names) if name in kinds]
+
+
 class WandbSink:
     """One W&B run per run, for all its attempts; the W&B group is the sweep."""
 
-    def __init__(
-        self,
-        context: RunContext,
-        project: str,
-        config: Mapping[str, Any],
-        extra: Mapping[str, Any],
-    ) -> None:
+    def __init__(self, context: RunContext, config: Mapping[str, Any], where: Logging) -> None:
         import wandb
 
         run = context.run
@@ -138,14 +128,14 @@ class WandbSink:
         self._wandb = wandb
         self._run = wandb.init(
             **{
-                "project": project,
+                "project": where.project,
                 "name": _readable_name(run),
-                **{key: value for key, value in extra.items() if key not in _TORCHRL_ONLY},
+                **{key: value for key, value in where.extra.items() if key not in _TORCHRL_ONLY},
                 "id": wandb_id(context.sweep, run.run_id, context.run_dir.retired),
                 "group": context.sweep,
                 "config": {**config, "orchestrate": _identity(context)},
                 "dir": str(context.attempt.path),
-                "mode": "offline" if extra.get("offline") else _wandb_mode(wandb),
+                "mode": "offline" if where.extra.get("offline") else _wandb_mode(wandb),
                 "settings": _quiet_settings(wandb),
             }
         )
@@ -165,12 +155,12 @@ class WandbSink:
 class TensorboardSink:
     """An event file in the attempt's folder, written without PyTorch."""
 
-    def __init__(self, context: RunContext, config: Mapping[str, Any], tag: Callable[[str], str]) -> None:
+    def __init__(self, context: RunContext, config: Mapping[str, Any], where: Logging) -> None:
         from tensorboard.compat.proto import event_pb2, summary_pb2
         from tensorboard.plugins.text.summary_v2 import text_pb
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-        self._x_axis, self._tag = x_axis_of(context.run.trainer), tag
+        self._x_axis, self._tag = x_axis_of(context.run.trainer), where.tag
         self._event, self._summary = event_pb2.Event, summary_pb2.Summary
         self._writer = EventFileWriter(str(context.attempt.path))
         self._add(text_pb("config", "\n".join(f"    {key}: {value}" for key, value in config.items())))

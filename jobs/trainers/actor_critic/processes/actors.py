@@ -32,10 +32,10 @@ from jobs.trainers.actor_critic.group import (
     seed_of,
     unpacked,
 )
-from jobs.trainers.actor_critic.learner import FOR_ACTIONS, Games, build_network, means
+from jobs.trainers.actor_critic.learner import build_network, means
 from jobs.trainers.actor_critic.playing import Episodes, pooled
 from jobs.trainers.actor_critic.processes.shared_memory import SharedMemory
-from jobs.trainers.actor_critic.rollout import Rollout
+from jobs.trainers.actor_critic.rollout import FOR_ACTIONS, Games, Rollout
 from jobs.training.context import NO_PROGRESS_LOST
 from jobs.training.processes.ranks import RankError
 from jobs.worker.failures import end_of
@@ -142,20 +142,11 @@ class Exchange:
 
     def rollouts(self, actor: int, environments: Environments) -> list[Rollout]:
         """Return the slots for the rollouts of an actor, which plays environments such as these."""
-        steps, rows = self._steps, self._envs * environments.learners
         # Without a reset: the actor plays on from what it has seen.
-        shape = environments.shape
+        shape, rows = environments.shape, self._envs * environments.learners
         kind = torch.uint8 if len(shape) == 3 else torch.float32
-        number, meta = torch.float32, torch.device("meta")
-        like = {
-            "seen": torch.empty(steps, rows, *shape, dtype=kind, device=meta),
-            "actions": torch.empty(steps, rows, len(environments.parts), dtype=torch.int64, device=meta),
-            "ended": torch.empty(steps, rows, dtype=torch.bool, device=meta),
-            "last_values": torch.empty(rows, dtype=number, device=meta),
-        } | {
-            name: torch.empty(steps, rows, dtype=number, device=meta)
-            for name in ("logs", "values", "rewards", "after")
-        }
+        seen = torch.empty(rows, *shape, dtype=kind, device="meta")
+        like = vars(Rollout.empty(self._steps, seen, len(environments.parts)))
         flat = self._rollouts[actor].tensors([*like.values()] * self._slots)
         size = len(like)
         return [

@@ -12,10 +12,10 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -204,10 +204,10 @@ def asynchronous_learner(
     connections, memory = Connections(range(config.actors), config.actor_timeout), SharedMemory()
     children, run = Children(), context.run
     seed = seed_of_attempt(run.seed, context.attempt.number)
+    actors = _Actors(config, seed, run.threads, build, connections, memory)
     try:
         for actor in range(config.actors):
-            work = partial(_learn, config, seed, run.threads, build, actor, connections, memory)
-            children.fork(f"actor {actor}", work)
+            children.fork(f"actor {actor}", partial(actors.learn, actor))
         connections.lead()
         with named_causes(children, context, config):
             games = PlayedElsewhere(config, run.seed)
@@ -220,23 +220,27 @@ def asynchronous_learner(
         memory.close()
 
 
-def _learn(
-    config: C,
-    seed: int,
-    threads: int,
-    build: Build[C],
-    actor: int,
-    connections: Connections,
-    memory: SharedMemory,
-) -> int:
-    """Be an actor, until it is killed or fails."""
-    bind_to_cores(actor * threads, threads)
-    with connections.of_actor(actor) as connection:
-        try:
-            play_and_learn(config, seed, build, SharingGroup(actor, memory), connection)
-        except DisconnectedError:  # rank 0 finds out which one is gone
-            return LOST_THE_OTHERS
-    return 1
+@dataclass(frozen=True)
+class _Actors(Generic[C]):
+    """The actors of a run, each a process with so many ``threads``."""
+
+    config: C
+    seed: int
+    threads: int
+    build: Build[C]
+    connections: Connections
+    memory: SharedMemory
+
+    def learn(self, actor: int) -> int:
+        """Be an actor, until it is killed or fails."""
+        bind_to_cores(actor * self.threads, self.threads)
+        group = SharingGroup(actor, self.memory)
+        with self.connections.of_actor(actor) as connection:
+            try:
+                play_and_learn(self.config, self.seed, self.build, group, connection)
+            except DisconnectedError:  # rank 0 finds out which one is gone
+                return LOST_THE_OTHERS
+        return 1
 
 
 def play_and_learn(

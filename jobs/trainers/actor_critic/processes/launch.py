@@ -31,6 +31,7 @@ from jobs.trainers.actor_critic.group import (
     ConnectedGroup,
     DisconnectedError,
     Group,
+    Member,
     seed_of_attempt,
 )
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
@@ -143,8 +144,8 @@ class _Team(Generic[C]):
             number = gpu_of(self.config.device, rank % self.place.per_node, torch.cuda.device_count())
             torch.cuda.set_device(number)
             gpu = f"{self.place.node}/{number}"
-        patience, size = self.config.actor_timeout, self.place.processes
-        return ConnectedGroup(rank, size, store, patience, gpu, alive, self.kind)
+        own = Member(rank, self.place.processes, gpu, self.kind)
+        return ConnectedGroup(own, store, self.config.actor_timeout, alive)
 
     def store(self) -> dist.TCPStore:
         """Return a connection to rank 0's store."""

@@ -72,7 +72,7 @@ class _Configuration:
     def whole(self, run: Run) -> DictConfig:
         return compose_config(run)
 
-    def check_value(self, key: str, value: Any) -> None:
+    def check_value(self, key: str, value: Any, usual: Any) -> None:  # noqa: ARG002 (its field has a type)
         rules.check_value(key, value)
 
 

@@ -7,7 +7,8 @@ composes, and refuses only what the thorough check refuses, too.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -15,15 +16,11 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from jobs.check import Problem
-from jobs.hydra.checking import Findings, structures
-from jobs.hydra.override_text import override_text
+from jobs.hydra.checking import Findings, check_values
 from jobs.hydra.spelling import wants_list
 from jobs.trainers.benchmarl.configuration.spelling import VOCABULARY, file_values, options
 from jobs.trainers.benchmarl.configuration.values import check_value
 from jobs.training.config_errors import bare_key, unexpected
-from jobs.training.context import BadConfigError
-from jobs.training.time_budget import checked_minutes
-from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.types import Run, Value
 
 # What stands for a choice that a grid leaves out, as in BenchMARL's config.yaml.
@@ -36,59 +33,29 @@ _TRUTH = {"true", "false", "yes", "no", "on", "off", "y", "n", "t", "f", "1", "0
 def first_look(runs: Sequence[Run]) -> list[Problem]:
     """Return one problem per fault, each with the first run that has it. An empty list promises nothing."""
     findings = Findings()
-    if find_spec("benchmarl") is None:  # it has the names
-        return findings.problems
-    seen: set[tuple[str, str, str]] = set()
-    for group in structures(runs):
-        for run, error in _of_structure(group, seen):
-            findings.add(run, error, early=True)
-    return findings.problems
+    if find_spec("benchmarl") is not None:  # it has the names
+        for _ in check_values(_Files(), runs, findings):
+            pass
+    return [replace(problem, early=True) for problem in findings.problems]
 
 
-def _of_structure(
-    runs: Sequence[Run], seen: set[tuple[str, str, str]]
-) -> Iterable[tuple[Run, BadConfigError]]:
-    first = runs[0]
-    try:
-        VOCABULARY.require_choices(first.overrides)
-    except BadConfigError as error:
-        yield first, error
-        return
-    if wrong := VOCABULARY.wrong_choices(first.overrides):
-        yield from ((first, error) for error in wrong)
-        return
-    choices = VOCABULARY.choices(first.overrides)
-    known = json.dumps(choices)
-    cfg = _config(known)
-    for run in runs:
-        for key, value in run.overrides.items():
-            told = (known, key, json.dumps(value))
-            if key in choices or told in seen:
-                continue
-            seen.add(told)
-            try:
-                _look(cfg, choices, key, value)
-            except BadConfigError as error:
-                yield run, error
+class _Files:
+    """The files of values as a configuration, without BenchMARL's types."""
 
+    vocabulary = VOCABULARY
 
-def _look(cfg: DictConfig | None, choices: Mapping[str, Value], key: str, value: Value) -> None:
-    """Raise :class:`BadConfigError` for a key or a value that cannot be right."""
-    override_text(key, value)
-    name = bare_key(key)
-    if key == BENCHMARL.minutes:
-        checked_minutes(key, value)
-        return
-    if key.startswith(("+", "~")) or "${" in json.dumps(value):
-        return
-    if cfg is None:
-        return
-    if (problem := VOCABULARY.unknown_key(cfg, key, choices)) is not None:
-        raise problem
-    usual = OmegaConf.select(cfg, name)
-    _check_kind(key, value, OmegaConf.to_container(usual) if OmegaConf.is_config(usual) else usual)
-    if not isinstance(value, str) or isinstance(usual, str):
-        check_value(key, value)
+    def base(self, run: Run) -> DictConfig | None:
+        return _config(json.dumps(VOCABULARY.choices(run.overrides)))
+
+    def whole(self, run: Run) -> DictConfig:  # noqa: ARG002
+        """Resolve no references."""
+        return OmegaConf.create()
+
+    def check_value(self, key: str, value: Any, usual: Any) -> None:
+        if not key.startswith("+"):
+            _check_kind(key, value, OmegaConf.to_container(usual) if OmegaConf.is_config(usual) else usual)
+            if not isinstance(value, str) or isinstance(usual, str):
+                check_value(key, value)
 
 
 def _check_kind(key: str, value: Value, usual: Any) -> None:

@@ -63,14 +63,6 @@ class SavedRing:
             slots = torch.arange(segment.start + dead, segment.stop) % self._capacity
             storage.set(slots, items[dead:])
 
-    def live_bytes(self) -> int:
-        """Return the bytes of the tensors in the ring that hold an item."""
-        storage = self._buffer._storage
-        if not storage.initialized:
-            return 0
-        leaves = storage._storage.values(include_nested=True, leaves_only=True)
-        return sum(leaf[: len(storage)].numel() * leaf.element_size() for leaf in leaves)
-
 
 def save_cursor(buffer: ReplayBuffer) -> Plain:
     """Return the buffer's write position and length."""

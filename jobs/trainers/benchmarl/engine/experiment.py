@@ -37,7 +37,6 @@ from jobs.training.context import (
     EXACT,
     NO_PROGRESS_LOST,
     RESET,
-    FencedRun,
     Outcome,
     RunContext,
     UsualEvaluation,
@@ -139,15 +138,7 @@ class ResumableExperiment(Experiment):
 
     def train(self) -> Outcome:
         """Train to the end. The last checkpoint holds only what was learned."""
-        finished = False
-        try:
-            self.run()
-            finished = True
-        except FencedRun:
-            self.logger.abandon()
-            raise
-        finally:
-            self.logger.close(finished=finished)
+        self.run()
         self.context.before_checkpoint()
         final = self.store.save(self.total_frames, save_state(self, RESULT))
         self.context.checkpointed(self.total_frames)
@@ -218,14 +209,14 @@ class ResumableExperiment(Experiment):
     def _collection_loop(self) -> None:
         if self._loaded is not None:
             self._resume(self._loaded)
-        self.logger.start()
-        self._checkpoints.start(self.total_frames)
-        try:
-            if self._time.over:  # it was killed between its end and its result
-                raise TimeIsUp
-            super()._collection_loop()
-        except TimeIsUp:
-            self.close()
+        with self.logger.logging():
+            self._checkpoints.start(self.total_frames)
+            try:
+                if self._time.over:  # it was killed between its end and its result
+                    raise TimeIsUp
+                super()._collection_loop()
+            except TimeIsUp:
+                self.close()
 
     def close(self) -> None:
         """Close the environments; an error in this never hides the error that led here."""

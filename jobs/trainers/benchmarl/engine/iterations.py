@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from tensordict import TensorDictBase
 
 from jobs.trainers.benchmarl.configuration.config import Composed
 from jobs.training.context import RunContext
-from jobs.training.records.loggers import Sink, open_sinks
+from jobs.training.records.loggers import Logging, Sink, logging_to
 from orchestrator.planning.throughput.measure import COLLECTION_TIMER, LEARNING_TIMER
 from orchestrator.rundir import Row
 
@@ -53,19 +54,20 @@ class IterationLogger(Logger):
         self._iteration_began = time.monotonic()
         self.loggers = [self]  # BenchMARL logs training and evaluation only if this list is not empty
 
-    def start(self) -> None:
-        """Open the sinks; training starts now."""
+    @contextmanager
+    def logging(self) -> Iterator[None]:
+        """Have the sinks open; training starts now."""
         context, user = self._context, self._composed.experiment
-        self._sinks = open_sinks(
+        where = Logging(
             self._composed.loggers,
-            context,
             user.project_name,
-            hyperparameters(self._experiment, user),
             user.wandb_extra_kwargs,
             tag=lambda name: name.replace("/", "_"),  # as BenchMARL's own loggers name them
         )
-        self._wall_time = context.rows[-1].wall_time if context.rows else 0.0
-        self._iteration_began = time.monotonic()
+        with logging_to(where, context, hyperparameters(self._experiment, user)) as self._sinks:
+            self._wall_time = context.rows[-1].wall_time if context.rows else 0.0
+            self._iteration_began = time.monotonic()
+            yield
 
     def log(self, dict_to_log: dict[str, Any], step: int | None = None) -> None:  # noqa: ARG002
         """Gather metrics of the current iteration."""
@@ -92,17 +94,7 @@ class IterationLogger(Logger):
         self._end_iteration(row)
 
     def finish(self) -> None:
-        """Do nothing at BenchMARL's end of an experiment, which :meth:`close` completes."""
-
-    def close(self, *, finished: bool) -> None:
-        """Make the sinks readable; ``finished`` as for :meth:`Sink.close`."""
-        sinks, self._sinks = self._sinks, []
-        for sink in sinks:
-            sink.close(finished=finished)
-
-    def abandon(self) -> None:
-        """Drop the sinks without another write: the claim is lost."""
-        self._sinks = []
+        """Do nothing at BenchMARL's end of an experiment, which :meth:`logging` completes."""
 
     def _row(self) -> Row:
         now = time.monotonic()

@@ -15,16 +15,17 @@ import numpy as np
 import torch
 from tensordict import TensorDict, TensorDictBase
 
-from jobs.trainers.benchmarl.engine.snapshot import load_generator, save_generator
-from jobs.trainers.benchmarl.engine.tensors import (
-    Plain,
+from jobs.trainers.benchmarl.engine.random_states import (
+    GENERATORS,
+    load_generator,
     load_numpy_random,
     load_python_random,
+    save_generator,
     save_numpy_random,
     save_python_random,
 )
+from jobs.trainers.benchmarl.engine.tensors import Plain
 
-_GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)
 _DEPTH = 12
 
 
@@ -137,7 +138,7 @@ def _generators(root: Any) -> Iterator[tuple[str, Any]]:
     waiting = [("", root, 0)]
     while waiting:
         path, value, depth = waiting.pop()
-        if isinstance(value, _GENERATORS):
+        if isinstance(value, GENERATORS):
             if id(value) not in seen:
                 seen.add(id(value))
                 yield path, value

@@ -10,8 +10,6 @@ further objects by number. Lists and dicts made later get numbers of their own.
 from __future__ import annotations
 
 import importlib
-import random
-import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,19 +17,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from jobs.trainers.benchmarl.engine.tensors import (
-    Plain,
-    load_numpy_random,
-    load_python_random,
-    save_numpy_random,
-    save_python_random,
-)
+from jobs.trainers.benchmarl.engine.random_states import GENERATORS, load_generator, save_generator
+from jobs.trainers.benchmarl.engine.tensors import Plain
 
 _SCALARS = (type(None), bool, int, float, complex, str, bytes)
 _CONTAINERS = (list, dict, set, deque)
-_GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, torch.Generator)
 # Drawing on a screen is no part of the state, and its objects belong to the graphics library.
-_VMAS_ENVIRONMENT = "vmas.simulator.environment.environment"
 _DRAWING = ("vmas.simulator.rendering", "pyglet")
 
 
@@ -61,7 +52,7 @@ class ObjectGraph:
 
     def tracks(self, value: Any) -> bool:
         """Whether ``value`` has a state of its own that the graph follows."""
-        if type(value) in _CONTAINERS or isinstance(value, _GENERATORS):
+        if type(value) in _CONTAINERS or isinstance(value, GENERATORS):
             return True
         module = type(value).__module__
         if not hasattr(value, "__dict__") or isinstance(value, type) or module.startswith(_DRAWING):
@@ -107,7 +98,7 @@ def _parts(value: Any) -> Iterator[Any]:
             yield item
     elif isinstance(value, list | deque):
         yield from value
-    elif not isinstance(value, _GENERATORS):
+    elif not isinstance(value, GENERATORS):
         yield from value.__dict__.values()
 
 
@@ -138,7 +129,7 @@ class _Writer:
             items = [self._encode(item) for item in value]
             # A set of constants (classes, say) has no order to find them by, nor a reason to change.
             return [kind, None if any(_is_constant(item) for item in items) else items]
-        if isinstance(value, _GENERATORS):
+        if isinstance(value, GENERATORS):
             return [kind, save_generator(value)]
         name = f"{type(value).__module__}:{type(value).__qualname__}"
         attributes = {key: self._encode(item) for key, item in value.__dict__.items()}
@@ -196,7 +187,7 @@ class _Reader:
                 items = self._decode_all(body, [])
                 value.clear()
                 value.update(items)
-        elif isinstance(value, _GENERATORS):
+        elif isinstance(value, GENERATORS):
             load_generator(value, body)
         else:
             self._fill_attributes(value, body)
@@ -246,84 +237,12 @@ class _Reader:
         return cls.__new__(cls)
 
     def _kind(self, value: Any) -> str:
-        if type(value) in _CONTAINERS or isinstance(value, _GENERATORS):
+        if type(value) in _CONTAINERS or isinstance(value, GENERATORS):
             return type(value).__name__
         return f"{type(value).__module__}:{type(value).__qualname__}"
-
-
-def save_generator(generator: Any) -> Plain:
-    """Return the state of one generator."""
-    if isinstance(generator, np.random.RandomState):
-        return save_numpy_random(generator.get_state())
-    if isinstance(generator, np.random.Generator):
-        return _plain_state(generator.bit_generator.state)
-    if isinstance(generator, random.Random):
-        return save_python_random(generator.getstate())
-    return generator.get_state()
-
-
-def load_generator(generator: Any, saved: Plain) -> None:
-    """Restore the state of one generator."""
-    if isinstance(generator, np.random.RandomState):
-        generator.set_state(load_numpy_random(saved))
-    elif isinstance(generator, np.random.Generator):
-        generator.bit_generator.state = _numpy_state(saved)
-    elif isinstance(generator, random.Random):
-        generator.setstate(load_python_random(saved))
-    else:
-        generator.set_state(saved)
-
-
-def _plain_state(state: Any) -> Plain:
-    if isinstance(state, dict):
-        return {key: _plain_state(value) for key, value in state.items()}
-    if isinstance(state, np.ndarray):
-        return {"array": torch.from_numpy(state.astype(np.int64)), "dtype": str(state.dtype)}
-    if isinstance(state, int) and not isinstance(state, bool):
-        return {"integer": hex(state)}  # 128 bits and more
-    return state
-
-
-def _numpy_state(saved: Plain) -> Any:
-    if isinstance(saved, dict) and "integer" in saved:
-        return int(saved["integer"], 16)
-    if isinstance(saved, dict) and "array" in saved:
-        return saved["array"].numpy().astype(saved["dtype"])
-    if isinstance(saved, dict):
-        return {key: _numpy_state(value) for key, value in saved.items()}
-    return saved
-
-
-# VMAS
 
 
 def vmas_graph(environment: Any) -> ObjectGraph:
     """Return the graph of a VMAS ``Environment``, with its scenario's package, which may be a user's."""
     scenario = type(environment.scenario).__module__.split(".")[0]
     return ObjectGraph(environment, ("vmas", scenario))
-
-
-def save_vmas_random() -> Plain:
-    """Return VMAS's random state, one list for all its environments; ``None`` if VMAS is not loaded."""
-    vmas = sys.modules.get(_VMAS_ENVIRONMENT)
-    if vmas is None:
-        return None
-    torch_state, numpy_state, python_state = vmas.Environment.vmas_random_state
-    return {
-        "torch": torch_state,
-        "numpy": save_numpy_random(numpy_state),
-        "python": save_python_random(python_state),
-    }
-
-
-def load_vmas_random(saved: Plain) -> None:
-    """Restore VMAS's random state."""
-    vmas = sys.modules.get(_VMAS_ENVIRONMENT)
-    if saved is None or vmas is None:
-        return
-    # In place: VMAS's methods hold the list itself.
-    vmas.Environment.vmas_random_state[:] = [
-        saved["torch"].cpu(),
-        load_numpy_random(saved["numpy"]),
-        load_python_random(saved["python"]),
-    ]

@@ -17,16 +17,15 @@ from benchmarl.experiment import Experiment
 from torchrl.objectives.utils import HardUpdate
 
 from jobs.trainers.benchmarl.engine import buffers
-from jobs.trainers.benchmarl.engine.snapshot import load_vmas_random, save_vmas_random
-from jobs.trainers.benchmarl.engine.tensors import (
-    Plain,
-    from_tensordict,
+from jobs.trainers.benchmarl.engine.random_states import (
     load_numpy_random,
     load_python_random,
+    load_vmas_random,
     save_numpy_random,
     save_python_random,
-    to_tensordict,
+    save_vmas_random,
 )
+from jobs.trainers.benchmarl.engine.tensors import Plain, from_tensordict, to_tensordict
 
 
 @dataclass(frozen=True)

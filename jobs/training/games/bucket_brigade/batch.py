@@ -57,7 +57,6 @@ class GameBatch:
         games: int,
         *,
         opponents: int | Sequence[str] = 0,
-        agents: int = AGENTS,
         nights: int = NIGHTS,
         seeds: Sequence[int] = (0,),
         device: torch.device | str = "cpu",
@@ -71,9 +70,9 @@ class GameBatch:
         self.device = torch.device(device)
         each = torch.arange(len(scenarios)).repeat_interleave(self.block // len(scenarios))
         self.scenario_of_game = each.repeat(len(seeds)).to(self.device)
-        rules = parameters([scenario(name) for name in scenarios], agents)
+        rules = parameters([scenario(name) for name in scenarios], AGENTS)
         self.rules: Parameters = rules.take(self.scenario_of_game)
-        self.seats: Seats = seats(opponents, agents).to(self.device)
+        self.seats: Seats = seats(opponents, AGENTS).to(self.device)
         self._generators = [torch.Generator(self.device).manual_seed(seed) for seed in seeds]
         self.reset()
         self.ended = self.episodes

@@ -19,7 +19,6 @@ from torch import Tensor
 from jobs.trainers.a2c.training import CONFIG as A2C
 from jobs.trainers.a2c.training import A2cConfig, A2cLearner
 from jobs.trainers.actor_critic.group import ALONE, DisconnectedError, Group
-from jobs.trainers.actor_critic.learner import Games
 from jobs.trainers.actor_critic.networks import ActorCritic
 from jobs.trainers.actor_critic.processes.actors import (
     LAG,
@@ -36,7 +35,7 @@ from jobs.trainers.actor_critic.processes.asynchronous import (
     play_and_learn,
 )
 from jobs.trainers.actor_critic.processes.shared_memory import SharedMemory
-from jobs.trainers.actor_critic.rollout import Rollout
+from jobs.trainers.actor_critic.rollout import Games, Rollout
 from jobs.trainers.impala.training import CONFIG as IMPALA
 from jobs.trainers.impala.training import TRAINER, ImpalaConfig, ImpalaLearner
 from jobs.training.processes.ranks import RankError

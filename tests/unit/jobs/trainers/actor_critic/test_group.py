@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from jobs.trainers.a2c.training import CONFIG as A2C
 from jobs.trainers.a2c.training import A2cLearner
-from jobs.trainers.actor_critic.group import ALONE, FOREVER, ConnectedGroup, Group, backend_of
+from jobs.trainers.actor_critic.group import ALONE, FOREVER, ConnectedGroup, Group, Member, backend_of
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
 from jobs.trainers.actor_critic.processes.launch import gpu_of
 from jobs.trainers.impala.training import CONFIG as IMPALA
@@ -52,7 +52,7 @@ def in_processes(size: int, work: Callable[[Group], Any], gpu: str = "") -> list
             try:
                 listener.close()
                 store = dist.TCPStore("127.0.0.1", port, wait_for_workers=False, timeout=FOREVER)
-                found = work(ConnectedGroup(rank, size, store, 60, gpu))
+                found = work(ConnectedGroup(Member(rank, size, gpu), store, 60))
                 with open(writing, "wb") as file:
                     pickle.dump(found, file)
             finally:
@@ -63,7 +63,7 @@ def in_processes(size: int, work: Callable[[Group], Any], gpu: str = "") -> list
         "127.0.0.1", port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
     )
     try:
-        own = work(ConnectedGroup(0, size, store, 60, gpu))
+        own = work(ConnectedGroup(Member(0, size, gpu), store, 60))
         found = [own]
         for reading in pipes:
             with open(reading, "rb") as file:
