@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.machine.bulk_read import read_all
