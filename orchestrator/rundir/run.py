@@ -196,14 +196,16 @@ class RunDir:
         """Publish the result, once. ``manifest``: files, and whether the result requires them.
 
         ``guard`` is called before the last step, when all else is written, and can stop it by raising. Return
-        False if the run has a result already, which then stands.
+        False if the run has a result already, which then stands. Raises ``ValueError`` for a result that
+        :meth:`result` would refuse.
         """
         files = [
             ManifestItem(path.relative_to(self.path).as_posix(), sha256(path), path.stat().st_size, required)
             for path, required in manifest
         ]
-        data = dump_json({**result, "run_id": self.run_id, "manifest": plain(files)}, indent=1)
-        return write_exclusive(self.result_path, data, guard)
+        fields = {**result, "run_id": self.run_id, "manifest": plain(files)}
+        Result.of(fields)
+        return write_exclusive(self.result_path, dump_json(fields, indent=1), guard)
 
     def has_result(self) -> bool:
         """Return whether the run is done: a result is published."""

@@ -305,6 +305,13 @@ def test_a_description_never_changes_once_an_attempt_began(run: RunDir) -> None:
     assert run.description() == other
 
 
+def test_a_result_that_could_not_be_read_is_not_published(run: RunDir) -> None:
+    assert run.take(Claim.fresh("a")) is not None
+    with pytest.raises(ValueError, match=r"frames"):
+        run.publish({"frames": 0.5}, [])
+    assert not run.has_result()
+
+
 def test_a_result_is_published_once(run: RunDir) -> None:
     attempt = run.take(Claim.fresh("a"))
     assert attempt is not None
