@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -93,13 +94,25 @@ class Table:
 
 
 def columns(*names: str) -> tuple[Column, ...]:
-    """Return columns of these names; one that begins with ``#`` holds numbers."""
-    return tuple(Column(name.removeprefix("#"), name.startswith("#")) for name in names)
+    """Return columns of these names: with ``#`` before it of numbers, with ``~`` of times, in seconds."""
+    return tuple(
+        Column(name[name[:1] in _UNITS :], name[:1] in _UNITS, _UNITS.get(name[:1], "")) for name in names
+    )
 
 
-def time_column(name: str) -> Column:
-    """Return a column of times, which are seconds in a CSV file."""
-    return Column(name, numeric=True, unit="s")
+# Units in a CSV file, by what stands before the name of a column of numbers.
+_UNITS = {"#": "", "~": "s"}
+
+
+def table(
+    name: str, rows: Iterable[Mapping[str, Cell]], *, headed: bool = False, if_any: Collection[str] = ()
+) -> Table:
+    """Return a table of rows by :func:`columns`; of ``if_any`` it has those that some row has a value of."""
+    every = list(rows)
+    known = {key for row in every for key, cell in row.items() if cell.text != MISSING}
+    heads = [key for row in every[:1] for key in row if key in known or key not in if_any]
+    told = (tuple(map(row.__getitem__, heads)) for row in every)
+    return Table(name, columns(*heads), tuple(told), headed=headed)
 
 
 def safe_json(value: Any) -> str:
@@ -114,7 +127,7 @@ def clipped(text: str, most: int = 120) -> str:
 
 
 class Interval(Protocol):
-    """A value with the ends of its interval, if it has one; as text both."""
+    """A value with the ends of its interval, if it has one."""
 
     @property
     def value(self) -> float: ...
@@ -129,9 +142,9 @@ def part(number: float, of: float) -> Cell:
     return Cell(f"{number} of {of}", number, more=(("of", of),))
 
 
-def number(value: float | None) -> Cell:
-    """Return a number as a cell."""
-    return Cell(shown(value), value)
+def number(value: float | None, show: Callable[[float], str] | None = None) -> Cell:
+    """Return a number as a cell, by default as :func:`shown`."""
+    return Cell(MISSING if value is None else (show or shown)(value), value)
 
 
 def shown(value: float | None) -> str:
@@ -152,19 +165,19 @@ def number_text(value: float | None) -> str:
     return repr(value)
 
 
-def estimated(interval: Interval | None) -> Cell:
+def estimated(interval: Interval | None, show: Callable[[float], str] = "{:.4g}".format) -> Cell:
     """Return a value with its interval as a cell."""
     if interval is None:
         return Cell(MISSING)
-    ends = (
-        None if interval.low is None or interval.high is None else (float(interval.low), float(interval.high))
-    )
-    return Cell(str(interval), float(interval.value), ends=ends)
+    value, low, high = interval.value, interval.low, interval.high
+    if low is None or high is None:
+        return Cell(show(value), float(value))
+    return Cell(f"{show(value)} [{show(low)}, {show(high)}]", float(value), ends=(float(low), float(high)))
 
 
 def share(value: float | None) -> Cell:
     """Return a part of 1 as a cell, in percent."""
-    return Cell(MISSING) if value is None else Cell(f"{value:.1%}", value)
+    return number(value, "{:.1%}".format)
 
 
 def cell(value: Any) -> Cell:

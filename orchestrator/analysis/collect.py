@@ -20,6 +20,7 @@ from orchestrator.analysis.foreign import Outputs, read_outputs
 from orchestrator.analysis.run_table import RunReading, facts_of, metrics_table, runs_table
 from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.formatting import count
 from orchestrator.core.machine.bulk_read import read_all
 from orchestrator.core.types import RunState
 from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended
@@ -299,21 +300,20 @@ def _warnings(runs: pl.DataFrame) -> list[str]:
     for column, word in (("cpu_capability", "CPU capability"), ("threads", "threads"), ("code_id", "code")):
         if text := _differing(Counter(finished[column].drop_nulls().to_list())):
             warnings.append(f"not comparable bitwise: {word} differs ({text})")
-    versions = Counter(finished["versions"].drop_nulls().to_list())
     packages: dict[str, Counter[str]] = {}
-    for text, count in versions.items():
+    for text, number in Counter(finished["versions"].drop_nulls().to_list()).items():
         for package, version in json.loads(text).items():
-            packages.setdefault(package, Counter())[str(version)] += count
+            packages.setdefault(package, Counter())[str(version)] += number
     for package, counts in sorted(packages.items()):
         if text := _differing(counts):
             warnings.append(f"not comparable bitwise: version of {package} differs ({text})")
     if dropped := finished["dropped_metrics"].drop_nulls().to_list():
-        runs_with = f"{len(dropped)} finished run{'s' * (len(dropped) != 1)}"
+        runs_with = count(len(dropped), "finished run")
         warnings.append(
             f"{runs_with} wrote metrics that cannot be used: {sum(dropped):,} lines or values dropped"
         )
     if caught := finished["caught_error"].drop_nulls().to_list():
-        runs_ended = f"{len(caught)} finished run{'s' * (len(caught) != 1)} left with exit code 0 and"
+        runs_ended = f"{count(len(caught), 'finished run')} left with exit code 0 and"
         warnings.append(f"{runs_ended} an exception as their last words, first {caught[0]}")
     if stale := runs["state"].to_list().count(RunState.STALE.value):
         warnings.append(f"{stale} stale: made by other code or configuration than today's")
@@ -326,11 +326,10 @@ def _mixed_codes(readings: Iterable[RunReading]) -> list[str]:
     if not mixed:
         return []
     first = f"{mixed[0].sweep}/{mixed[0].index.run_id} by {', then '.join(mixed[0].codes)}"
-    number = f"{len(mixed)} run{'s' * (len(mixed) != 1)}"
-    return [f"not comparable bitwise: the code changed within {number} ({first})"]
+    return [f"not comparable bitwise: the code changed within {count(len(mixed), 'run')} ({first})"]
 
 
 def _differing(counts: Counter[Any]) -> str:
     if len(counts) < 2:
         return ""
-    return "; ".join(f"{value}: {count} run{'s' * (count != 1)}" for value, count in sorted(counts.items()))
+    return "; ".join(f"{value}: {count(number, 'run')}" for value, number in sorted(counts.items()))

@@ -24,6 +24,7 @@ import polars as pl
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.evaluations.evaluate import TIMES_FOR_BEST, usual_of
+from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.grouping import groups
 from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.statistics.bootstrap import finite
@@ -153,15 +154,14 @@ def _variants(points: Sequence[Point], tasks: Sequence[Any]) -> list[str]:
 
 def _decided_by_task(points: Sequence[Point], tasks: Sequence[Any]) -> set[str]:
     """Return the keys with one value within each task, or missing from all of it."""
-    values: dict[str, dict[str, set[str]]] = {}
-    of_points = [_canonical(task) for task in tasks]
-    for key in {key for point in points for key in point}:
-        of_task = values.setdefault(key, {})
-        for point, task in zip(points, of_points, strict=True):
-            of_task.setdefault(task, set()).add(_canonical(point[key]) if key in point else "")
-    return {
-        key for key, of_task in values.items() if all(len(of_metric) == 1 for of_metric in of_task.values())
-    }
+    keys = {key for point in points for key in point}
+    of_tasks = zip(map(_canonical, tasks), points, strict=True)
+    values = gathered(
+        ((key, task), _canonical(point[key]) if key in point else "")
+        for task, point in of_tasks
+        for key in keys
+    )
+    return keys - {key for (key, _), found in values.items() if len(set(found)) > 1}
 
 
 def _distinct(wished: Mapping[str, str]) -> dict[str, str]:
@@ -245,15 +245,11 @@ def _series(collected: Collected, rows: Iterable[RunRow]) -> dict[tuple[str, str
     wanted = {(row["sweep"], row["run_id"]): _evaluated(row["trainer"]) for row in rows}
     every = {name for names in wanted.values() for name in names}
     table = collected.metrics.filter(pl.col("name").is_in(list(every)) & pl.col("value").is_finite())
-    steps: dict[tuple[str, str], dict[str, list[_Step]]] = {}
-    for sweep, run_id, name, *step in table.select(
-        "sweep", "run_id", "name", "frames", "wall_time", "value"
-    ).iter_rows():
-        steps.setdefault((sweep, run_id), {}).setdefault(name, []).append(_Step(*step))
+    read = table.select("sweep", "run_id", "name", "frames", "wall_time", "value").iter_rows()
+    steps = gathered(((sweep, run_id, name), _Step(*step)) for sweep, run_id, name, *step in read)
     chosen = {
-        key: next((steps[key][name] for name in names if name in steps[key]), None)
+        key: next((own for name in names if (own := steps.get((*key, name)))), None)
         for key, names in wanted.items()
-        if key in steps
     }
     return {key: own for key, own in chosen.items() if own is not None}
 
@@ -269,10 +265,12 @@ def _evaluated(trainer: str | None) -> list[str]:
 
 def absolute_metrics(sweep_dir: SweepDir) -> dict[str, Evaluation]:
     """Return by run_id the evaluation on record that is the run's absolute metric, where there is one."""
-    best: dict[str, list[Evaluation]] = {}
-    for evaluation in sweep_dir.evaluations.read():
-        if evaluation.best and evaluation.returns and all(map(finite, evaluation.returns)):
-            best.setdefault(evaluation.run_id, []).append(evaluation)
+    read = sweep_dir.evaluations.read()
+    best = gathered(
+        (evaluation.run_id, evaluation)
+        for evaluation in read
+        if evaluation.best and evaluation.returns and all(map(finite, evaluation.returns))
+    )
     chosen = {
         run_id: _absolute(sweep_dir.run_to_read(run_id), evaluations) for run_id, evaluations in best.items()
     }

@@ -81,83 +81,62 @@ def _dirty(value: str) -> bool:
     return "+" in value
 
 
-# Columns with their places in a result and conversions, by the part of the result that holds them.
-_COLUMNS: Mapping[str, Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
-    "": {
-        "target": ("targets", _in_turn),
-        "attempt": ("attempt", _count),
-        "attempts": ("attempts", _count),
-        "device": ("devices", _in_turn),
-        "environments": ("environments", _count),
-        "frames": ("frames", _count),
-        "iterations": ("iterations", _count),
-        "wall_time": ("wall_time", float),
-        "train_time": ("wall_time", float),
-        "training_episodes": ("episodes", _count_if_any),
-        "initial_return": ("initial_return", float),
-        "final_return": ("final_return", float),
-        "best_return": ("best_return", float),
-        "dropped_metrics": ("dropped_metrics", _sum),
-        "caught_error": ("caught_error", str),
-        "exactness": ("exactness", str),
-        "processes": ("processes", _count_if_any),
-        "threads": ("threads", _count),
-        "run_cores": ("cores", _count),
-        "peak_memory_mb": ("peak_memory_mb", float),
-        "flop_per_frame": ("flop_per_frame", float),
-        "machine_flops_per_core": ("machine_flops_per_core", float),
-        "versions": ("versions", _by_name),
-        "code_id": ("code_id", str),
-        "commit": ("commit", _commit),
-        "dirty": ("commit", _dirty),
-        "config_hash": ("config_hash", str),
-        "started": ("started", float),
-        "ended": ("ended", float),
-    },
-    "speed": {
-        "training_fps": ("training_fps", float),
-        "end_to_end_fps": ("end_to_end_fps", float),
-        "steady_iterations": ("steady_iterations", _count),
-        "provisional": ("provisional", bool),
-        "seconds_per_iteration": ("seconds_per_iteration", float),
-        "collection_seconds": ("collection_seconds", float),
-        "learning_seconds": ("learning_seconds", float),
-    },
-    "host": {
-        "hostname": ("hostname", str),
-        "cpu_model": ("cpu_model", str),
-        "cpu_capability": ("cpu_capability", str),
-        "cores": ("cores", _count),
-        "gpu_model": ("gpu_model", str),
-        "gpu_capability": ("gpu_capability", _text),
-    },
-    "evaluation": {"evaluation_episodes": ("episodes", _count_if_any)},
-    "config": {"actors": ("actors", _count_if_any)},
+# Columns in the table's order: the part of the result that holds each, its key there, and its conversion.
+_COLUMNS: Mapping[str, tuple[str, str, Callable[[Any], Any]]] = {
+    "target": ("", "targets", _in_turn),
+    "attempt": ("", "attempt", _count),
+    "attempts": ("", "attempts", _count),
+    "device": ("", "devices", _in_turn),
+    "environments": ("", "environments", _count),
+    "frames": ("", "frames", _count),
+    "iterations": ("", "iterations", _count),
+    "wall_time": ("", "wall_time", float),
+    "train_time": ("", "wall_time", float),
+    "training_fps": ("speed", "training_fps", float),
+    "end_to_end_fps": ("speed", "end_to_end_fps", float),
+    "steady_iterations": ("speed", "steady_iterations", _count),
+    "provisional": ("speed", "provisional", bool),
+    "seconds_per_iteration": ("speed", "seconds_per_iteration", float),
+    "collection_seconds": ("speed", "collection_seconds", float),
+    "learning_seconds": ("speed", "learning_seconds", float),
+    "training_episodes": ("", "episodes", _count_if_any),
+    "initial_return": ("", "initial_return", float),
+    "final_return": ("", "final_return", float),
+    "best_return": ("", "best_return", float),
+    "evaluation_episodes": ("evaluation", "episodes", _count_if_any),
+    "dropped_metrics": ("", "dropped_metrics", _sum),
+    "caught_error": ("", "caught_error", str),
+    "exactness": ("", "exactness", str),
+    "hostname": ("host", "hostname", str),
+    "cpu_model": ("host", "cpu_model", str),
+    "cpu_capability": ("host", "cpu_capability", str),
+    "cores": ("host", "cores", _count),
+    "gpu_model": ("host", "gpu_model", str),
+    "gpu_capability": ("host", "gpu_capability", _text),
+    "actors": ("config", "actors", _count_if_any),
+    "processes": ("", "processes", _count_if_any),
+    "threads": ("", "threads", _count),
+    "run_cores": ("", "cores", _count),
+    "peak_memory_mb": ("", "peak_memory_mb", float),
+    "flop_per_frame": ("", "flop_per_frame", float),
+    "machine_flops_per_core": ("", "machine_flops_per_core", float),
+    "versions": ("", "versions", _by_name),
+    "code_id": ("", "code_id", str),
+    "commit": ("", "commit", _commit),
+    "dirty": ("", "commit", _dirty),
+    "config_hash": ("", "config_hash", str),
+    "started": ("", "started", float),
+    "ended": ("", "ended", float),
 }
-# Parts that may hold anything: of another kind than a mapping, they have no columns.
-_FREE = ("evaluation", "config")
-# The columns in the table's order, with what converts them.
-_ORDER = (
-    *("target", "attempt", "attempts", "device", "environments", "frames", "iterations", "wall_time"),
-    *("train_time", *_COLUMNS["speed"], "training_episodes", "initial_return", "final_return"),
-    *("best_return", "evaluation_episodes", "dropped_metrics", "caught_error", "exactness"),
-    *(*_COLUMNS["host"], "actors", "processes", "threads", "run_cores", "peak_memory_mb"),
-    *("flop_per_frame", "machine_flops_per_core", "versions", "code_id", "commit", "dirty"),
-    *("config_hash", "started", "ended"),
-)
-_CONVERT = {name: convert for part in _COLUMNS.values() for name, (_, convert) in part.items()}
 
 
-def facts_of(result: Mapping[str, Any]) -> dict[str, Any]:
+def facts_of(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of a result. A missing value is null; one of another kind raises."""
     facts: dict[str, Any] = {}
-    for part, columns in _COLUMNS.items():
-        held = result.get(part) if part else result
-        if held is None or (part in _FREE and not isinstance(held, Mapping)):
-            held = {}
-        for name, (key, convert) in columns.items():
-            value = held.get(key)
-            facts[name] = None if value is None else convert(value)
+    for name, (part, key, convert) in _COLUMNS.items():
+        held = fields.get(part) if part else fields
+        value = held.get(key) if isinstance(held, Mapping) else None
+        facts[name] = None if value is None else convert(value)
     return facts
 
 
@@ -191,7 +170,7 @@ def runs_table(
         bool: pl.Boolean,
         float: pl.Float64,
     }
-    own = {name: types.get(_CONVERT[name], pl.String) for name in _ORDER if name != "attempt"}
+    own = {name: types.get(one[2], pl.String) for name, one in _COLUMNS.items() if name != "attempt"}
     columns = {
         "run_id": pl.Series([reading.index.run_id for reading in readings], dtype=pl.String),
         "sweep": pl.Series([reading.sweep for reading in readings], dtype=pl.String),
@@ -200,9 +179,8 @@ def runs_table(
     }
     points = [reading.index.point for reading in readings]
     # These are keys of the grid and facts of results, and share the fact's column.
-    shared = ["threads", "target"]
-    if all(_count_if_any(point.get("actors", 1)) is not None for point in points):
-        shared.append("actors")
+    counted = all(_count_if_any(point.get("actors", 1)) is not None for point in points)
+    shared = ["threads", *(["actors"] if counted else []), "target"]
     keys = _key_columns(
         (key for point in points for key in point if key not in shared),
         {*columns, *own, "return_metric", *LEVEL_METRICS, *MEASURE_COLUMNS, "state", "reason"},
@@ -220,22 +198,20 @@ def runs_table(
             columns["return_metric"] = pl.Series(metrics, dtype=pl.String)
             for level, metric in LEVEL_METRICS.items():
                 columns[level] = pl.Series([_last(reading, metric) for reading in readings], dtype=pl.Float64)
-    if any("threads" in point for point in points):
-        usual = (None if reading.foreign else 1 for reading in readings)
-        threads = [_whole(point.get("threads", one)) for point, one in zip(points, usual, strict=True)]
-        asked = pl.Series(threads, dtype=pl.Int64)
-        columns["threads"] = columns["threads"].fill_null(asked)
-        keys["threads"] = "threads"
-    if "actors" in shared and any("actors" in point for point in points):
-        asked = pl.Series([point.get("actors") for point in points], dtype=pl.Int64)
-        columns["actors"] = columns["actors"].fill_null(asked)
-        keys["actors"] = "actors"
-    if any("target" in point for point in points):
-        asked = pl.Series([point.get("target") for point in points], dtype=pl.String)
-        columns["target"] = columns["target"].fill_null(asked)
-        keys["target"] = "target"
+    for key in shared:
+        if any(key in point for point in points):
+            asked = [_asked(reading, key) for reading in readings]
+            columns[key] = columns[key].fill_null(pl.Series(asked, dtype=own[key]))
+            keys[key] = key
     columns["reason"] = pl.Series([reading.reason or None for reading in readings], dtype=pl.String)
     return pl.DataFrame(columns), tuple(keys.values())
+
+
+def _asked(reading: RunReading, key: str) -> Any:
+    """Return a key of the run's point, or what it is by default."""
+    usual = 1 if key == "threads" and not reading.foreign else None
+    value = reading.index.point.get(key, usual)
+    return value if key == "target" else _whole(value)
 
 
 def _return_metric(reading: RunReading, trainer: str | None) -> str | None:

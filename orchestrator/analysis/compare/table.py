@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
-from orchestrator.analysis import csv_export
+from orchestrator.analysis import cells, csv_export
 from orchestrator.analysis.cells import MISSING, Cell
 from orchestrator.analysis.compare.model import (
     DOLLARS,
@@ -87,14 +87,13 @@ def _row(
 ) -> dict[str, Cell]:
     total = len(cell.members.rows)
     counted = str(cell.n) if cell.n == total else f"{cell.n} of {total}"
-    cost = cell.middle(DOLLARS)
     ranked = full and not compared.across_tasks
     return {
         **_ratio_cells(compared, cell),
         "runs": Cell(counted, cell.n, more=(("of", total),)),
         _FPS.format("training"): _figure(cell.middle(TRAINING)),
         _FPS.format("end-to-end"): _figure(cell.middle(END_TO_END)),
-        _COST: _NOTHING if cost is None else Cell(dollars(cost), cost),
+        _COST: cells.number(cell.middle(DOLLARS), dollars),
         "return": _estimate(cell.final, full),
         f"P(> {compared.baseline})": _chance(cell, combination.cell(compared.baseline))
         if ranked
@@ -107,42 +106,36 @@ def _row(
 
 def _ratio_cells(compared: KeyComparison, ratios: ValueRatios) -> dict[str, Cell]:
     """Format the value and its ratios: the speed-up with its interval, the others without."""
-    gain = ratios.efficiency
+    is_baseline, whole = ratios.value == compared.baseline, ratios.end_to_end
     return {
         "": Cell(ratios.value),
-        "speed-up": _ratio(ratios.speed, ratios.value == compared.baseline, interval=True),
-        _END_TO_END_GAIN: _ratio(ratios.end_to_end, ratios.value == compared.baseline),
-        "efficiency": _NOTHING if gain is None else Cell(f"{gain.value:.0%}", gain.value),
+        "speed-up": _ratio(ratios.speed, is_baseline),
+        _END_TO_END_GAIN: _ratio(whole and replace(whole, low=None), is_baseline),
+        "efficiency": cells.number(_value(ratios.efficiency), "{:.0%}".format),
     }
 
 
-def _ratio(ratio: Ratio | None, is_baseline: bool, *, interval: bool = False) -> Cell:
-    if ratio is None:
-        return _NOTHING
-    if is_baseline:
-        return Cell("1", 1)
-    if not interval or ratio.low is None or ratio.high is None:
-        return Cell(f"{ratio.value:.2f}", ratio.value)
-    return Cell(
-        f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]", ratio.value, ends=(ratio.low, ratio.high)
-    )
+def _ratio(ratio: Ratio | None, is_baseline: bool) -> Cell:
+    return Cell("1", 1) if ratio is not None and is_baseline else cells.estimated(ratio, "{:.2f}".format)
 
 
 def _times(ratio: Ratio | None) -> Cell:
-    return _NOTHING if ratio is None else Cell(f"× {ratio.value:.2f}", ratio.value)
+    return cells.number(_value(ratio), "× {:.2f}".format)
+
+
+def _value(known: Ratio | Estimate | None) -> float | None:
+    return None if known is None else known.value
 
 
 def _figure(value: float | None) -> Cell:
-    return _NOTHING if value is None else Cell(number(value), value)
+    return cells.number(value, number)
 
 
 def _estimate(estimate: Estimate | None, full: bool) -> Cell:
-    if estimate is None:
-        return _NOTHING
-    if not full:
-        return Cell(f"{estimate.value:.3g}", estimate.value)
-    ends = None if estimate.low is None or estimate.high is None else (estimate.low, estimate.high)
-    return Cell(f"{estimate} (n={estimate.n})", estimate.value, ends=ends, more=(("n", estimate.n),))
+    if estimate is None or not full:
+        return cells.number(_value(estimate), "{:.3g}".format)
+    told = cells.estimated(estimate)
+    return replace(told, text=f"{told.text} (n={estimate.n})", more=(("n", estimate.n),))
 
 
 def _chance(cell: ComparedValue, base: ComparedValue | None) -> Cell:
@@ -153,10 +146,8 @@ def _chance(cell: ComparedValue, base: ComparedValue | None) -> Cell:
         return Cell("too few seeds")
     if len(classes((side, side.terms) for side in (base, cell))) > 1:
         return Cell(UNRANKED)
-    value, low, high = probability_of_improvement([np.array(cell.returns)], [np.array(base.returns)])
-    assert low is not None
-    assert high is not None
-    return Cell(f"{value:.2f} [{low:.2f}, {high:.2f}]", value, ends=(low, high))
+    found = probability_of_improvement([np.array(cell.returns)], [np.array(base.returns)])
+    return cells.estimated(Estimate(*found, len(cell.returns)), "{:.2f}".format)
 
 
 # Figures with an interval, of which CSV has three columns.

@@ -10,10 +10,11 @@ import numpy as np
 from orchestrator.analysis.cells import text
 from orchestrator.analysis.compare.model import Combination, ComparedValue, KeyComparison, ValueRatios
 from orchestrator.analysis.compare.pairing import PER_CORE, PER_DOLLAR, PER_THREAD
+from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import UNRANKED, classes, differences, mixed_code
 from orchestrator.analysis.groups.grouping import Final, SeedGroup
 from orchestrator.analysis.groups.keys import TARGET
-from orchestrator.analysis.groups.limits import single_value
+from orchestrator.analysis.groups.limits import about, single_value
 from orchestrator.analysis.groups.speeds import is_provisional
 from orchestrator.analysis.statistics.ratios import Ratio
 from orchestrator.analysis.statistics.significance import (
@@ -101,11 +102,10 @@ def _nothing_to_compare(compared: KeyComparison) -> str:
 
 def _deciding_keys(compared: KeyComparison) -> Iterator[str]:
     """Yield the keys of which every value has one value of the compared key."""
-    for key in dict.fromkeys(key for one in compared.combinations for key in one.point):
-        values: dict[str, set[str]] = {}
-        for one in compared.combinations:
-            values.setdefault(text(one.point.get(key)), set()).update(cell.value for cell in one.cells)
-        if len(values) > 1 and all(len(own) == 1 for own in values.values()):
+    told = [(one.point, cell.value) for one in compared.combinations for cell in one.cells]
+    for key in dict.fromkeys(key for point, _ in told for key in point):
+        values = gathered((text(point.get(key)), value) for point, value in told)
+        if len(values) > 1 and all(len(set(own)) == 1 for own in values.values()):
             yield key
 
 
@@ -227,7 +227,7 @@ def _confounders_text(compared: KeyComparison) -> str:
 def notes(compared: KeyComparison) -> list[str]:
     """Return the notes on the table, one line each."""
     cells = [
-        (f"{combination.label} {compared.named(cell.value)}".strip(), cell.terms)
+        (_name(compared, combination, cell), cell.terms)
         for combination in compared.combinations
         for cell in combination.cells
     ]
@@ -253,51 +253,42 @@ def notes(compared: KeyComparison) -> list[str]:
         lines.append(f"changes with {compared.short}: {', '.join(compared.together)}")
     if compared.moved:
         lines.append(f"left out: {count(compared.moved, 'run')} that moved from one target to another")
-    return [
-        *lines,
-        *(f"{what}: {listed(labels, _MOST_NAMED)}" for what, labels in _row_notes(compared).items()),
-    ]
+    return [*lines, *about(_row_notes(compared), _MOST_NAMED)]
 
 
-def _row_notes(compared: KeyComparison) -> dict[str, list[str]]:
-    """Return the notes on single combinations or values, with their names."""
+def _row_notes(compared: KeyComparison) -> Iterator[tuple[str, str]]:
+    """Yield the notes on single combinations or values, with their names."""
     trained = [combination for combination in compared.combinations if combination.finished]
-    told: dict[str, list[str]] = {}
     for combination in trained:
         for cell in combination.cells:
-            named = f"{combination.label} {compared.named(cell.value)}".strip()
-            if cell.note:
-                told.setdefault(cell.note, []).append(named)
-            if is_provisional(cell.members.counted()[0]):
-                told.setdefault(PROVISIONAL, []).append(named)
-            if limit := single_value(cell.members):
-                told.setdefault(limit, []).append(named)
+            provisional = PROVISIONAL if is_provisional(cell.members.counted()[0]) else ""
+            for note in filter(None, (cell.note, provisional, single_value(cell.members))):
+                yield note, _name(compared, combination, cell)
         if len(combination.cells) == 1:
-            only = f"only {compared.named(combination.cells[0].value)}, nothing to compare it with"
-            told.setdefault(only, []).append(combination.label)
-    for states, named in _unfinished(compared, trained or compared.combinations):
-        told.setdefault(f"runs are {states}", []).append(named)
-    for combination in compared.combinations if trained else ():
-        if not combination.finished:
-            told.setdefault("no finished run", []).append(combination.label)
-    return told
-
-
-def _unfinished(compared: KeyComparison, shown: Sequence[Combination]) -> Iterator[tuple[str, str]]:
-    """Yield the states of the runs, and the name, of each value of which not all runs count."""
-    for combination in shown:
+            only = compared.named(combination.cells[0].value)
+            yield f"only {only}, nothing to compare it with", combination.label
+    for combination in trained or compared.combinations:
         for cell in combination.cells:
             if cell.n < len(cell.members.rows):
-                yield cell.members.states_text, f"{combination.label} {compared.named(cell.value)}".strip()
+                yield f"runs are {cell.members.states_text}", _name(compared, combination, cell)
+    for combination in compared.combinations if trained else ():
+        if not combination.finished:
+            yield "no finished run", combination.label
+
+
+def _name(compared: KeyComparison, combination: Combination, cell: ComparedValue) -> str:
+    return f"{combination.label} {compared.named(cell.value)}".strip()
 
 
 def _unranked(compared: KeyComparison) -> list[str]:
     """Name the combinations with final returns that cannot be ranked, and why."""
-    told: dict[str, list[str]] = {}
-    for combination in compared.combinations:
-        cells = [(compared.named(cell.value), cell.terms) for cell in combination.cells if cell.returns]
-        for what in differences(cells):
-            told.setdefault(what, []).append(combination.label)
+    told = gathered(
+        (what, combination.label)
+        for combination in compared.combinations
+        for what in differences(
+            [(compared.named(cell.value), cell.terms) for cell in combination.cells if cell.returns]
+        )
+    )
     return [f"{listed(labels, _MOST_NAMED)}: {what}" for what, labels in told.items()]
 
 

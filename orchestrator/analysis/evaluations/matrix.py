@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.analysis.evaluations.played_tasks import read_task
+from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.statistics.bootstrap import Estimate, estimate_of
 from orchestrator.core.labels import run_labels
 from orchestrator.rundir import Evaluation, SweepDir
@@ -91,12 +92,11 @@ def latest_matrices(sweep_dir: SweepDir) -> list[Matrix]:
     Empty unless they are of two tasks or more.
     """
     points = {row.run_id: row.point for row in sweep_dir.read_index() if row.in_grid}
-    alike: dict[Any, list[Evaluation]] = {}
-    for evaluation in sweep_dir.evaluations.read():
-        if evaluation.run_id in points:
-            alike.setdefault(
-                (evaluation.best, evaluation.episodes, evaluation.seed, evaluation.deterministic), []
-            ).append(evaluation)
+    alike = gathered(
+        ((evaluation.best, evaluation.episodes, evaluation.seed, evaluation.deterministic), evaluation)
+        for evaluation in sweep_dir.evaluations.read()
+        if evaluation.run_id in points
+    )
     several = [group for group in alike.values() if len({evaluation.task for evaluation in group}) > 1]
     return matrices(max(several, key=lambda group: group[-1].time), points) if several else []
 
@@ -151,12 +151,9 @@ def _groups(
     run_ids: Sequence[str], points: Mapping[str, Mapping[str, Any]]
 ) -> list[tuple[dict[str, Any], list[str]]]:
     """Group runs that differ in their seed alone: the point without it, and the runs."""
-    groups: dict[str, tuple[dict[str, Any], list[str]]] = {}
-    for run_id in run_ids:
-        point = {key: value for key, value in points[run_id].items() if key != _SEED}
-        _, members = groups.setdefault(json.dumps(point, sort_keys=True), (point, []))
-        members.append(run_id)
-    return list(groups.values())
+    without = {one: {key: value for key, value in points[one].items() if key != _SEED} for one in run_ids}
+    alike = gathered((json.dumps(point, sort_keys=True), run_id) for run_id, point in without.items())
+    return [(without[members[0]], members) for members in alike.values()]
 
 
 def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -192,16 +189,17 @@ def figure_of(evaluation: Evaluation, metric: str) -> float | None:
 
 def _scripted_rows(evaluations: Sequence[Evaluation], tasks: Sequence[str], metric: str) -> list[MatrixRow]:
     """Return a row per player; a cell is empty where runs with other opponents found other values."""
-    by_player: dict[str, dict[str, set[float]]] = {}
-    for evaluation in evaluations:
-        for player, figures in evaluation.baselines.items():
-            if metric in figures:
-                by_player.setdefault(player, {}).setdefault(evaluation.task, set()).add(figures[metric])
+    found = gathered(
+        ((player, evaluation.task), figures[metric])
+        for evaluation in evaluations
+        for player, figures in evaluation.baselines.items()
+        if metric in figures
+    )
     return [
-        MatrixRow(player, tuple(_only(by_task.get(task, set())) for task in tasks), scripted=True)
-        for player, by_task in sorted(by_player.items())
+        MatrixRow(player, tuple(_only(found.get((player, task), [])) for task in tasks), scripted=True)
+        for player in sorted({player for player, _ in found})
     ]
 
 
-def _only(values: set[float]) -> Estimate | None:
-    return Estimate(next(iter(values)), None, None, 1) if len(values) == 1 else None
+def _only(values: Sequence[float]) -> Estimate | None:
+    return Estimate(values[0], None, None, 1) if len(set(values)) == 1 else None

@@ -19,6 +19,7 @@ from orchestrator.analysis.foreign.files import (
     read_scalars,
 )
 from orchestrator.analysis.foreign.find import FoundExperiment, find_experiments, readable
+from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.run_table import RunReading
 from orchestrator.config.returns import return_figures
 from orchestrator.config.trainers.benchmarl import BENCHMARL
@@ -224,13 +225,9 @@ def _config(
 def _without_duplicates(experiments: Iterable[Experiment]) -> tuple[list[Experiment], list[str]]:
     """Count copies of one experiment, and repetitions of one configuration with one seed, once."""
     notes = []
-    by_name: dict[str, list[Experiment]] = {}
-    for experiment in experiments:
-        by_name.setdefault(experiment.found.run_id, []).append(experiment)
-    by_point: dict[str, list[Experiment]] = {}
-    for copies in by_name.values():
-        experiment = max(copies, key=lambda copy: (copy.frames, copy.logged))
-        by_point.setdefault(_fingerprint(experiment), []).append(experiment)
+    by_name = gathered((experiment.found.run_id, experiment) for experiment in experiments)
+    longest = [max(copies, key=lambda copy: (copy.frames, copy.logged)) for copies in by_name.values()]
+    by_point = gathered((_fingerprint(experiment), experiment) for experiment in longest)
     kept = set()
     for alike in by_point.values():
         best = max(alike, key=lambda one: (one.state()[0] is RunState.DONE, one.frames, one.found.when))
@@ -270,14 +267,14 @@ def _points(experiments: Sequence[Experiment], keys: Collection[str]) -> list[di
 
 def _varying(experiments: Sequence[Experiment]) -> set[str]:
     """Return the known keys in which experiments of one algorithm on one task differ."""
-    values: dict[tuple[str, str, str], set[str]] = {}
     configs = [(experiment.identity, experiment.deciding) for experiment in experiments if experiment.config]
     every = {key for _, config in configs for key in config}
-    for identity, config in configs:
-        for key in every:
-            of = identity.task, identity.algorithm, key
-            values.setdefault(of, set()).add(_comparable(config[key]) if key in config else "")
-    return {key for (_, _, key), several in values.items() if len(several) > 1}
+    values = gathered(
+        ((identity.task, identity.algorithm, key), _comparable(config[key]) if key in config else "")
+        for identity, config in configs
+        for key in every
+    )
+    return {key for (_, _, key), several in values.items() if len(set(several)) > 1}
 
 
 def _comparable(value: Any) -> str:

@@ -16,6 +16,7 @@ from fractions import Fraction
 from statistics import median
 from typing import Any, TypeVar
 
+from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.run_table import RunRow
 from orchestrator.config.returns import kind_of_return
 from orchestrator.core.formatting import listed
@@ -141,11 +142,11 @@ def classes(items: Iterable[tuple[_T, ReturnTerms]]) -> list[list[_T]]:
     """
     known = list(items)
     code_of = _codes([terms for _, terms in known])
-    by_kind: dict[Hashable, list[tuple[_T, ReturnTerms]]] = {}
-    for number, (item, terms) in enumerate(known):
-        alike = (terms.metric, terms.episodes, terms.minutes, code_of(terms))
-        kind = number if terms.mixed else alike
-        by_kind.setdefault(kind, []).append((item, terms))
+
+    def kind(number: int, terms: ReturnTerms) -> Hashable:
+        return number if terms.mixed else (terms.metric, terms.episodes, terms.minutes, code_of(terms))
+
+    by_kind = gathered((kind(number, own[1]), own) for number, own in enumerate(known))
     return [
         [item for item, terms in alike if terms.frames in lengths]
         for alike in by_kind.values()
@@ -159,14 +160,11 @@ def _codes(every: Sequence[ReturnTerms]) -> Callable[[ReturnTerms], str]:
     Sweeps of different programs can be ranked, as their ids differ only between sweeps. Mixtures of the same
     ids are named with the numbers of runs if their shares differ.
     """
-    of_sweep: dict[str | None, set[tuple[str, ...]]] = {}
-    mixtures: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
-    for terms in every:
-        if terms.codes:
-            of_sweep.setdefault(terms.sweep, set()).add(terms.codes)
-            mixtures.setdefault(terms.codes, []).append(terms.code_runs)
+    known = [terms for terms in every if terms.codes]
+    mixtures = gathered((terms.codes, terms.code_runs) for terms in known)
     uneven = {codes for codes, counts in mixtures.items() if _apart(counts)}
-    several = any(len(codes) > 1 for codes in of_sweep.values())
+    of_sweep = gathered((terms.sweep, terms.codes) for terms in known)
+    several = any(len(set(codes)) > 1 for codes in of_sweep.values())
     is_known = any(terms.stale for terms in every)
 
     def code_of(terms: ReturnTerms) -> str:
@@ -257,7 +255,5 @@ def span(frames: Iterable[float | None]) -> str:
 
 
 def _listed(values: Sequence[tuple[str, str]]) -> str:
-    members: dict[str, list[str]] = {}
-    for name, value in values:
-        members.setdefault(value, []).append(name)
+    members = gathered((value, name) for name, value in values)
     return "; ".join(f"{value} ({listed(names, _MOST_NAMED)})" for value, names in members.items())

@@ -14,12 +14,15 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.groups.grouping import Members, by_point, group_labels
 from orchestrator.analysis.groups.keys import SWEEP, TARGET, changes_with
 from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.statistics.bootstrap import finite
 from orchestrator.analysis.statistics.significance import FEW_SEEDS
+from orchestrator.core.formatting import count
 from orchestrator.planning.throughput.measure import END_TO_END, SHORT, TRAINING, comparable
 
 
@@ -34,11 +37,6 @@ class Winner(Enum):
     GPU_FROM = "the GPU wins from some number of environments"
     GPU_UNTIL = "the GPU wins up to some number of environments"
     SEVERAL = "they change places more than once"
-
-
-def threads_text(threads: int) -> str:
-    """Format a number of threads."""
-    return f"{threads} thread{'s' * (threads != 1)}"
 
 
 def environments_text(first: int, last: int | None = None) -> str:
@@ -156,7 +154,7 @@ class HardwareComparison:
     def advice(self) -> str:
         """One sentence that recommends where to run; with too few runs it only gives the figures."""
         line, spot = self.best
-        rest = f"{threads_text(line.threads)}, {environments_text(spot.environments)}"
+        rest = f"{count(line.threads, 'thread')}, {environments_text(spot.environments)}"
         where = f"the {line.kind} ({', '.join(filter(None, (_model_and_target(line, self.lines), rest)))})"
         if self.few:
             too_few = f"Too few runs to tell where to run {self.label} ({self.few}, {FEW_SEEDS} needed)"
@@ -258,7 +256,7 @@ def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _labelled(lines: Sequence[SpeedLine]) -> Iterator[SpeedLine]:
     for line in lines:
-        threads = threads_text(line.threads) if _vary(lines, "threads") else ""
+        threads = count(line.threads, "thread") if _vary(lines, "threads") else ""
         parts = (line.kind, _model_and_target(line, lines), threads)
         yield replace(line, label=", ".join(filter(None, parts)))
 
@@ -318,20 +316,13 @@ def _reached(lines: Sequence[SpeedLine], count: float) -> bool:
 
 def _best(lines: Sequence[SpeedLine], count: float, name: str) -> float:
     """Return the highest logarithm of throughput among these lines at a number of environments."""
-    return max(value for line in lines if (value := _between(line.spots, count, name)) is not None)
+    return max(_between(line.spots, count, name) for line in lines)
 
 
-def _between(spots: Sequence[SpeedPoint], count: float, name: str) -> float | None:
-    """Interpolate between the two measured neighbours, both axes logarithmic."""
-    for spot in spots:
-        if spot.environments == count:
-            return math.log(getattr(spot, name))
-    for before, after in pairwise(spots):
-        if before.environments < count < after.environments:
-            start, end = math.log(before.environments), math.log(after.environments)
-            part = (math.log(count) - start) / (end - start)
-            return (1 - part) * math.log(getattr(before, name)) + part * math.log(getattr(after, name))
-    return None
+def _between(spots: Sequence[SpeedPoint], count: float, name: str) -> float:
+    """Interpolate between the two measured neighbours, both axes logarithmic; never the best beyond them."""
+    x, y = ([math.log(getattr(spot, axis)) for spot in spots] for axis in ("environments", name))
+    return float(np.interp(math.log(count), x, y, left=-math.inf, right=-math.inf))
 
 
 def _outcome(leads: Sequence[_Lead]) -> tuple[Winner, tuple[Crossing, ...]]:

@@ -56,24 +56,17 @@ class Curve(ReturnCurve):
     runs: tuple[RunRow, ...]
 
 
-def curves(collected: Collected, groups: Sequence[SeedGroup], metric: str | None = None) -> list[Curve]:
-    """Return the curve of a metric, by default the return, of every group that has one, in order."""
-    return next(several_curves(collected, groups, [metric]))
+def curves(collected: Collected, groups: Sequence[SeedGroup]) -> list[Curve]:
+    """Return the curve of the return of every group that has one, in order."""
+    series = series_of(collected, [row for group in groups for row in group.rows])
+    return [curve for group in groups if (curve := _curve(group, series)) is not None]
 
 
-def several_curves(
-    collected: Collected, groups: Sequence[SeedGroup], metrics: Sequence[str | None]
-) -> Iterator[list[Curve]]:
-    """Yield the curves of each metric, as :func:`curves`, and read the tables once for all."""
-    rows = [row for group in groups for row in group.rows]
-    series: SeriesByRun = {}
-    if names := [name for name in metrics if name is not None]:
-        series = series_of(collected, rows, names)
-    if None in metrics:
-        series = {**series, **series_of(collected, rows)}
+def curves_of(collected: Collected, groups: Sequence[SeedGroup], metrics: Sequence[str]) -> Iterator[Curve]:
+    """Yield the curves of these metrics, one metric after the other."""
+    series = series_of(collected, [row for group in groups for row in group.rows], metrics)
     for metric in metrics:
-        wanted = None if metric is None else [metric]
-        yield [curve for group in groups if (curve := _curve(group, series, wanted)) is not None]
+        yield from filter(None, (_curve(group, series, [metric]) for group in groups))
 
 
 def loss_metrics(collected: Collected) -> list[str]:

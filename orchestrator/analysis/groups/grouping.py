@@ -7,6 +7,7 @@ intervals by bootstrap over seeds, as rliable defines them; fewer than four seed
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import ReturnTerms, terms_of
 from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.statistics.bootstrap import Estimate, estimate_of, finite
@@ -100,12 +102,9 @@ def groups(collected: Collected) -> tuple[SeedGroup, ...]:
 
 def by_point(rows: Iterable[RunRow], keys: Sequence[str]) -> list[tuple[dict[str, Any], list[RunRow]]]:
     """Group rows with the same values of ``keys``: these values, without unknown ones, and the rows."""
-    members: dict[tuple[Any, ...], list[RunRow]] = {}
-    for row in rows:
-        members.setdefault(tuple(row[key] for key in keys), []).append(row)
     return [
         ({key: value for key, value in zip(keys, values, strict=True) if value is not None}, own)
-        for values, own in members.items()
+        for values, own in gathered((tuple(row[key] for key in keys), row) for row in rows).items()
     ]
 
 
@@ -115,9 +114,7 @@ def _variants(points: Sequence[Mapping[str, Any]], trainers: Sequence[str]) -> l
     Other keys are settings of the whole sweep or task, as the number of frames often is. No two points of a
     sweep and task have the same variant.
     """
-    alike: dict[tuple[Any, Any], list[Mapping[str, Any]]] = {}
-    for point in points:
-        alike.setdefault((point["sweep"], point.get("task")), []).append(point)
+    alike = gathered(((point["sweep"], point.get("task")), point) for point in points)
     kept = dict.fromkeys(("algorithm", "model"))
     for several in alike.values():
         for key in dict.fromkeys(key for point in several for key in point):
@@ -167,6 +164,11 @@ def final_returns(seed_groups: Sequence[SeedGroup], *, intervals: bool = True) -
         estimate = estimate_of(values, intervals=intervals)
         finals.append(Final(group, values, estimate, joined([note, lost]), terms_of(rows)))
     return finals
+
+
+def best_first(finals: Iterable[Final]) -> list[Final]:
+    """Sort by the interquartile mean, groups without one last."""
+    return sorted(finals, key=lambda one: -one.estimate.value if one.estimate else math.inf)
 
 
 def final_values(rows: Sequence[RunRow]) -> tuple[tuple[float, ...], str]:

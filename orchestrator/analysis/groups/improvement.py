@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from orchestrator.analysis.groups.comparability import classes
-from orchestrator.analysis.groups.grouping import Final
+from orchestrator.analysis.groups.grouping import Final, best_first
 from orchestrator.analysis.groups.variants import (
     SEED,
     Variant,
@@ -189,8 +189,7 @@ _Place = tuple[tuple[str, ...], int, int]
 def _by_task(finals: Sequence[Final]) -> dict[str, list[Variant]]:
     """Return per task every variant with a final return, the highest interquartile mean first."""
     returning = [final for final in finals if final.estimate is not None]
-    best_first = sorted(returning, key=lambda final: -final.estimate.value if final.estimate else 0.0)
-    panels = variants(best_first)
+    panels = variants(best_first(returning))
     order = dict.fromkeys(final.group.task for final in returning)
     return {task: panels[task] for task in order}
 

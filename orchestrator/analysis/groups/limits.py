@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.groups.comparability import UNRANKED, ReturnTerms, differences, mixed_code
+from orchestrator.analysis.gather import gathered
+from orchestrator.analysis.groups.comparability import UNRANKED, differences, mixed_code
 from orchestrator.analysis.groups.grouping import Final, Members, SeedGroup, diverged
 from orchestrator.analysis.groups.speeds import is_provisional
 from orchestrator.analysis.run_table import FINAL_MEASURE, FINAL_VALUES, LAST
@@ -32,32 +34,29 @@ _LIMITS = {
 
 def warnings(finals: Sequence[Final]) -> list[str]:
     """Return the limits of the intervals, one line per kind, with the groups concerned."""
-    about: dict[str, list[str]] = {}
-    for final in finals:
-        for fewer, limit in _LIMITS.items():
-            if 0 < len(final.values) < fewer:
-                about.setdefault(limit, []).append(f"{final.group.label} (n={len(final.values)})")
-                break
-    for final in finals:
-        if final.note:
-            about.setdefault(final.note, []).append(final.group.label)
-    lines = [f"{what}: {listed(labels, _MOST_NAMED)}" for what, labels in about.items()]
-    return [*unranked(finals), *lines, *provisional([final.group for final in finals])]
+    limited = [
+        (limit, f"{final.group.label} (n={n})")
+        for final in finals
+        if (n := len(final.values))
+        and (limit := next((limit for fewer, limit in _LIMITS.items() if n < fewer), None))
+    ]
+    noted = [(final.note, final.group.label) for final in finals if final.note]
+    return [*unranked(finals), *about([*limited, *noted]), *provisional([final.group for final in finals])]
+
+
+def about(named: Iterable[tuple[str, str]], most: int = _MOST_NAMED) -> list[str]:
+    """Return a line for each sentence, with the names that it is about."""
+    return [f"{what}: {listed(names, most)}" for what, names in gathered(named).items()]
 
 
 def provisional(groups: Sequence[SeedGroup]) -> list[str]:
     """Return a line that names the groups with provisional end-to-end throughput, if there are any."""
-    labels = [group.label for group in groups if is_provisional(group.counted()[0])]
-    return [f"{PROVISIONAL}: {listed(labels, _MOST_NAMED)}"] if labels else []
+    return about((PROVISIONAL, group.label) for group in groups if is_provisional(group.counted()[0]))
 
 
 def single_values(groups: Sequence[SeedGroup]) -> list[str]:
     """Return lines that name the groups with final returns of one value, unless that was chosen."""
-    about: dict[str, list[str]] = {}
-    for group in groups:
-        if limit := single_value(group):
-            about.setdefault(limit, []).append(group.label)
-    return [f"{limit}: {listed(labels, _MOST_NAMED)}" for limit, labels in about.items()]
+    return about((limit, group.label) for group in groups if (limit := single_value(group)))
 
 
 def single_value(members: Members) -> str:
@@ -74,22 +73,19 @@ def single_value(members: Members) -> str:
 
 def lacking_returns(collected: Collected, groups: Sequence[SeedGroup]) -> list[str]:
     """Return a line for each trainer with finished runs without a return, and one for runs that diverged."""
-    lacking: dict[str | None, list[tuple[str, str]]] = {}
-    ended: dict[str, list[str]] = {}
-    for group in groups:
-        rows = group.counted()[0]
-        for row in rows:
-            if row["return_metric"] is None:
-                lacking.setdefault(row["trainer"], []).append((row["sweep"], row["run_id"]))
-        for metric in {row["return_metric"]: 0 for row in rows if diverged(row)}:
-            number = sum(diverged(row) and row["return_metric"] == metric for row in rows)
-            ended.setdefault(metric, []).append(f"{number} of {group.label}")
+    counted = [(group, group.counted()[0]) for group in groups]
+    every = [row for _, rows in counted for row in rows]
+    lacking = gathered(
+        (row["trainer"], (row["sweep"], row["run_id"])) for row in every if row["return_metric"] is None
+    )
+    ended = (
+        (f"the last value of {metric} is not finite, so these runs diverged", f"{number} of {group.label}")
+        for group, rows in counted
+        for metric, number in Counter(row["return_metric"] for row in rows if diverged(row)).items()
+    )
     return [
         *(without_return(len(runs), trainer, _logged(collected, runs)) for trainer, runs in lacking.items()),
-        *(
-            f"the last value of {metric} is not finite, so these runs diverged: {listed(who, _MOST_NAMED)}"
-            for metric, who in ended.items()
-        ),
+        *about(ended),
     ]
 
 
@@ -104,10 +100,8 @@ def unranked(finals: Sequence[Final]) -> list[str]:
 
     First come the groups that average results of different code.
     """
-    panels: dict[str, list[tuple[str, ReturnTerms]]] = {}
-    for final in finals:
-        if final.estimate is not None:
-            panels.setdefault(final.group.task, []).append((final.group.label, final.terms))
+    returning = [final for final in finals if final.estimate is not None]
+    panels = gathered((final.group.task, (final.group.label, final.terms)) for final in returning)
     return [
         *mixed_code([named for panel in panels.values() for named in panel]),
         *(

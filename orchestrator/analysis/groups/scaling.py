@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.grouping import Members, by_point, group_labels
 from orchestrator.analysis.groups.keys import SWEEP, changes_with
 from orchestrator.analysis.groups.speeds import actors_of, peak_share, processes_of
@@ -169,9 +170,8 @@ def _cores(row: RunRow) -> int:
 def _points(
     rows: Sequence[RunRow], over: str, shares: Mapping[tuple[str, str], Mapping[str, float]]
 ) -> Iterator[ScalingPoint]:
-    sizes: dict[int, list[RunRow]] = {}
-    for row in sorted(rows, key=lambda row: math.prod(row[_SIZE])):
-        sizes.setdefault(row[_SIZE][0 if over == ACTORS else 1], []).append(row)
+    in_order = sorted(rows, key=lambda row: math.prod(row[_SIZE]))
+    sizes = gathered((int(row[_SIZE][0 if over == ACTORS else 1]), row) for row in in_order)
     sides = {number: {(): {row.get("seed"): row[TRAINING] for row in own}} for number, own in sizes.items()}
     first = next(iter(sizes))
     for number, own in sizes.items():

@@ -9,13 +9,13 @@ permutations within those runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.grouping import SeedGroup, known
 from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.statistics.bootstrap import finite, middle
@@ -65,9 +65,7 @@ def speeds(groups: Sequence[SeedGroup]) -> list[SpeedSummary]:
     """Return each group's speed on each kind of hardware it ran on."""
     rows = []
     for group in groups:
-        by_hardware: dict[str, list[Mapping[str, Any]]] = {}
-        for row in group.counted()[0]:
-            by_hardware.setdefault(hardware(row), []).append(row)
+        by_hardware = gathered((hardware(row), row) for row in group.counted()[0])
         for name, alike in sorted(by_hardware.items()):
             training, end_to_end = (known(alike, column) for column in (TRAINING, END_TO_END))
             whole, collection, learning = (middle(known(alike, column)) for column in _TIMES)
@@ -163,10 +161,11 @@ def _residuals(groups: Sequence[SeedGroup]) -> tuple[Floats, Floats, NDArray[np.
     rows: list[tuple[float, float, int]] = []
     number = 0
     for group in groups:
-        alike: dict[str, list[Mapping[str, Any]]] = {}
-        for row in group.counted()[0]:
-            if finite(row["started"]) and finite(row[END_TO_END]) and row[END_TO_END] > 0:
-                alike.setdefault(hardware(row), []).append(row)
+        alike = gathered(
+            (hardware(row), row)
+            for row in group.counted()[0]
+            if finite(row["started"]) and finite(row[END_TO_END]) and row[END_TO_END] > 0
+        )
         for several in alike.values():
             column = comparable(several)
             speeds = np.log([row[column] for row in several])

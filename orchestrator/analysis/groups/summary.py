@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.groups.generalization import Generalization, generalizations
-from orchestrator.analysis.groups.grouping import SeedGroup, final_returns, groups
+from orchestrator.analysis.groups.generalization import generalizations
+from orchestrator.analysis.groups.grouping import Final, SeedGroup, final_returns, groups
 from orchestrator.analysis.groups.speeds import SpeedSummary, hardware, speeds
 from orchestrator.analysis.run_table import GAP, TRAINING_LEVELS
 from orchestrator.analysis.statistics.bootstrap import middle
@@ -30,42 +30,42 @@ def summary_table(collected: Collected) -> tuple[list[str], list[list[str]]]:
 
     Where evaluations play levels of training too, the return there and the gap follow the final return.
     """
-    seed_groups = groups(collected)
-    levels = _levels(seed_groups)
-    rows = []
-    for final in final_returns(seed_groups, intervals=False):
-        own = speeds([final.group])
-        rows.append(
-            [
-                final.group.label,
-                str(len(final.values)),
-                final.group.states_text,
-                "" if final.estimate is None else f"{final.estimate.value:.4g}",
-                *(_level_texts(levels.get(id(final.group))) if levels else ()),
-                _per_hardware(own, lambda speed: middle(speed.training_fps), "{:,.0f}"),
-                _per_hardware(own, lambda speed: middle(speed.end_to_end_fps), "{:,.0f}", mark=True),
-                _per_hardware(own, lambda speed: speed.seconds_per_iteration, "{:.3g}"),
-            ]
-        )
+    summarised = list(_summarised(collected))
+    leveled = any(levels for _, levels, _ in summarised)
+    rows = [
+        [
+            final.group.label,
+            str(len(final.values)),
+            final.group.states_text,
+            "" if final.estimate is None else f"{final.estimate.value:.4g}",
+            *(f"{levels[name]:.4g}" if levels else "" for name in _LEVELS if leveled),
+            _per_hardware(own, lambda speed: middle(speed.training_fps), "{:,.0f}"),
+            _per_hardware(own, lambda speed: middle(speed.end_to_end_fps), "{:,.0f}", mark=True),
+            _per_hardware(own, lambda speed: speed.seconds_per_iteration, "{:.3g}"),
+        ]
+        for final, levels, own in summarised
+    ]
     at = SUMMARY_COLUMNS.index("training frames/s")
-    return [*SUMMARY_COLUMNS[:at], *(LEVEL_COLUMNS if levels else ()), *SUMMARY_COLUMNS[at:]], rows
+    return [*SUMMARY_COLUMNS[:at], *(LEVEL_COLUMNS if leveled else ()), *SUMMARY_COLUMNS[at:]], rows
 
 
-def _levels(seed_groups: Sequence[SeedGroup]) -> dict[int, Generalization]:
-    """Return the generalization of the groups that have one, by the group's identity."""
-    return {id(one.group): one for one in generalizations(seed_groups, intervals=False)}
+# The figures of :data:`LEVEL_COLUMNS`.
+_LEVELS = (TRAINING_LEVELS, GAP)
 
 
-def _level_texts(generalization: Generalization | None) -> list[str]:
-    if generalization is None:
-        return [""] * len(LEVEL_COLUMNS)
-    return [f"{sample.estimate.value:.4g}" for sample in (generalization.training, generalization.gap)]
+def _summarised(collected: Collected) -> Iterator[tuple[Final, dict[str, float], list[SpeedSummary]]]:
+    """Yield each group's final returns, its figures of :data:`_LEVELS` if it has them, and its speeds."""
+    seed_groups = groups(collected)
+    levels = {
+        id(own.group): dict(zip(_LEVELS, (own.training.estimate.value, own.gap.estimate.value), strict=True))
+        for own in generalizations(seed_groups, intervals=False)
+    }
+    for final in final_returns(seed_groups, intervals=False):
+        yield final, levels.get(id(final.group), {}), speeds([final.group])
 
 
 def summary_json(collected: Collected) -> list[dict[str, Any]]:
     """Return the groups of :func:`summary_table` with numbers, their speeds by hardware."""
-    seed_groups = groups(collected)
-    levels = _levels(seed_groups)
     return [
         {
             "group": final.group.label,
@@ -73,7 +73,7 @@ def summary_json(collected: Collected) -> list[dict[str, Any]]:
             "n": len(final.values),
             "states": dict(final.group.states),
             "final_return": final.estimate and final.estimate.value,
-            **_level_numbers(levels.get(id(final.group))),
+            **levels,
             "speeds": [
                 {
                     "hardware": _hardware_json(speed),
@@ -82,10 +82,10 @@ def summary_json(collected: Collected) -> list[dict[str, Any]]:
                     "provisional": speed.provisional,
                     "seconds_per_iteration": speed.seconds_per_iteration,
                 }
-                for speed in speeds([final.group])
+                for speed in own
             ],
         }
-        for final in final_returns(seed_groups, intervals=False)
+        for final, levels, own in _summarised(collected)
     ]
 
 
@@ -98,12 +98,6 @@ def _typed(group: SeedGroup, collected: Collected) -> dict[str, Any]:
 def _hardware_json(speed: SpeedSummary) -> dict[str, Any]:
     row = next(row for row in speed.group.counted()[0] if hardware(row) == speed.hardware)
     return {name: row[name] for name in ("gpu_model", "cpu_model", "threads")}
-
-
-def _level_numbers(generalization: Generalization | None) -> dict[str, float]:
-    if generalization is None:
-        return {}
-    return {TRAINING_LEVELS: generalization.training.estimate.value, GAP: generalization.gap.estimate.value}
 
 
 def _per_hardware(

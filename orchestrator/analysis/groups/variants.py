@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import ReturnTerms, classes
 from orchestrator.analysis.groups.grouping import Final
 from orchestrator.analysis.statistics.bootstrap import RESAMPLES
@@ -79,10 +80,7 @@ class Profiles:
 
 def variants(finals: Sequence[Final]) -> dict[str, list[Variant]]:
     """Return per task every group with a final return, labelled by the keys that vary in the task."""
-    by_task: dict[str, list[Final]] = {}
-    for final in finals:
-        if final.values:
-            by_task.setdefault(final.group.task, []).append(final)
+    by_task = gathered((final.group.task, final) for final in finals if final.values)
     return {task: list(_named(task, panel)) for task, panel in by_task.items()}
 
 
@@ -105,14 +103,11 @@ def names(points: Sequence[Mapping[str, Any]], without: Sequence[str] = ("task",
 
 def over_tasks(finals: Sequence[Final]) -> list[Variant]:
     """Return every variant over all its tasks; sweeps are kept apart only if two of them share a task."""
-    sweeps: dict[str, set[str]] = {}
-    for final in finals:
-        sweeps.setdefault(final.group.task, set()).add(final.group.sweep)
-    several = any(len(named) > 1 for named in sweeps.values())
-    members: dict[Any, list[Final]] = {}
-    for final in finals:
-        identity = (final.group.sweep if several else "", *final.group.variant.items())
-        members.setdefault(identity, []).append(final)
+    sweeps = gathered((final.group.task, final.group.sweep) for final in finals)
+    several = any(len(set(named)) > 1 for named in sweeps.values())
+    members = gathered(
+        ((final.group.sweep if several else "", *final.group.variant.items()), final) for final in finals
+    )
     points = [
         {**({"sweep": own[0].group.sweep} if several else {}), **own[0].group.variant}
         for own in members.values()
@@ -178,11 +173,7 @@ def _spans(every: Iterable[Variant]) -> dict[str, tuple[float, float]]:
 
 def values_by_task(every: Iterable[Variant]) -> dict[str, list[float]]:
     """Return the final returns of all variants by task."""
-    values: dict[str, list[float]] = {}
-    for variant in every:
-        for task, own in variant.scores.items():
-            values.setdefault(task, []).extend(own)
-    return values
+    return gathered((task, value) for one in every for task, own in one.scores.items() for value in own)
 
 
 def _thresholds(values: Floats) -> Floats:

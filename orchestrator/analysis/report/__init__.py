@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,11 +33,7 @@ def write_report(sweep_dirs: Sequence[SweepDir], collected: Collected, out: Path
     from orchestrator.analysis.report.page import build
 
     page = build(sweep_dirs, collected, generated)
-    make_folder(out, _FORMER)
-    for name, content in page.files():
-        write_atomic(out / name, content)
-    write_atomic(out / "index.html", page.html.encode())
-    return out / "index.html"
+    return write_files(out, _FORMER, (*page.files(), ("index.html", page.html.encode())))[-1]
 
 
 def write_matrices(matrices: Sequence[Matrix], out: Path) -> list[Path]:
@@ -45,16 +41,12 @@ def write_matrices(matrices: Sequence[Matrix], out: Path) -> list[Path]:
     from orchestrator.analysis.evaluations.matrix import as_csv
     from orchestrator.analysis.report.sections.runs.evaluations import matrix_pictures
 
-    make_folder(out, _FORMER)
-    files = {"matrix.csv": as_csv(matrices).encode()}
-    files |= {f"{picture.name}.png": picture.light for picture in matrix_pictures(matrices)}
-    for name, content in files.items():
-        write_atomic(out / name, content)
-    return [out / name for name in files]
+    pictures = ((f"{picture.name}.png", picture.light) for picture in matrix_pictures(matrices))
+    return write_files(out, _FORMER, (("matrix.csv", as_csv(matrices).encode()), *pictures))
 
 
-def make_folder(out: Path, former: re.Pattern[str]) -> None:
-    """Make the folder ``out``, and remove ``former`` files from it."""
+def write_files(out: Path, former: re.Pattern[str], files: Iterable[tuple[str, bytes]]) -> list[Path]:
+    """Write files into the folder ``out`` in place of all ``former`` ones; return their paths."""
     with storage_errors(out):
         try:
             out.mkdir(parents=True, exist_ok=True)
@@ -63,3 +55,8 @@ def make_folder(out: Path, former: re.Pattern[str]) -> None:
         for path in out.iterdir():
             if former.fullmatch(path.name):
                 path.unlink(missing_ok=True)
+    paths = []
+    for name, content in files:
+        write_atomic(out / name, content)
+        paths.append(out / name)
+    return paths

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from markupsafe import Markup
 
@@ -116,7 +117,13 @@ class Section:
     @property
     def pictures(self) -> tuple[Picture, ...]:
         """All pictures of the section."""
-        return tuple(_pictures(self.blocks))
+        found = (block.pictures for block in unfolded(self.blocks) if isinstance(block, Gallery))
+        return tuple(chain.from_iterable(found))
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """All tables of the section."""
+        return tuple(block for block in unfolded(self.blocks) if isinstance(block, Table))
 
 
 def drawn_section(
@@ -129,9 +136,10 @@ def drawn_section(
     return Section(id_, title, (Gallery(tuple(pictures)), *more))
 
 
-def _pictures(blocks: Iterable[Block]) -> Iterator[Picture]:
+def unfolded(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Yield blocks in order, those inside of a folded one in its place."""
     for block in blocks:
-        if isinstance(block, Gallery):
-            yield from block.pictures
-        elif isinstance(block, Folded):
-            yield from _pictures(block.blocks)
+        if isinstance(block, Folded):
+            yield from unfolded(block.blocks)
+        else:
+            yield block

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,14 @@ from orchestrator.analysis.compare.table import as_csv
 from orchestrator.analysis.compare.table import columns as comparison_columns
 from orchestrator.analysis.compare.table import sections as comparison_rows
 from orchestrator.analysis.compare.wording import notes
-from orchestrator.analysis.report import make_folder
+from orchestrator.analysis.gather import gathered
+from orchestrator.analysis.report import write_files
 from orchestrator.analysis.report.blocks import Block, Points, Text
 from orchestrator.analysis.report.drawing import plotting
 from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
 from orchestrator.analysis.statistics.significance import FEW_SEEDS
 from orchestrator.core.formatting import number
 from orchestrator.planning.throughput.measure import NAMES, SHORT
-from orchestrator.rundir.files.atomic import write_atomic
 
 # Most lines of returns that can be distinguished in one panel: combinations times values.
 _LINES = 8
@@ -47,10 +47,7 @@ def comparison_pictures(
     Their files are called by ``name`` and the next of ``numbers``, from 1 on by default.
     """
     numbers = numbers or count(1)
-    tasks: dict[str, list[Combination]] = {}
-    for combination in compared.combinations:
-        if combination.comparable:
-            tasks.setdefault(combination.task, []).append(combination)
+    tasks = gathered((each.task, each) for each in compared.combinations if each.comparable)
     for task, several in tasks.items():
         for part, title in plotting.parts(several, max(1, _LINES // len(compared.values)), task):
             yield plotting.picture(
@@ -209,13 +206,13 @@ def write_comparison(compared: KeyComparison, out: Path) -> list[Path]:
 
     Raises :class:`~orchestrator.core.errors.StorageError` if it cannot be written.
     """
-    make_folder(out, _PICTURE)
-    files = {"comparison.csv": as_csv(compared).encode()}
-    for picture in islice(comparison_pictures(compared), plotting.MOST_PICTURES):
-        files |= {f"{picture.name}.png": picture.light, f"{picture.name}-dark.png": picture.dark}
-    for name, content in files.items():
-        write_atomic(out / name, content)
-    return [out / name for name in files]
+    drawn = plotting.first(comparison_pictures(compared))
+    pictures = (
+        (f"{picture.name}{suffix}.png", content)
+        for picture in drawn
+        for suffix, content in (("", picture.light), ("-dark", picture.dark))
+    )
+    return write_files(out, _PICTURE, (("comparison.csv", as_csv(compared).encode()), *pictures))
 
 
 def _table(compared: KeyComparison) -> Table:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.compare import prices
+from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.curves import Curve, curves
-from orchestrator.analysis.groups.grouping import Final, SeedGroup, final_returns, groups
+from orchestrator.analysis.groups.grouping import Final, SeedGroup, best_first, final_returns, groups
 from orchestrator.analysis.groups.speeds import SpeedSummary, speeds
 from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.verdict.fairness import FairnessCheck, audit
@@ -89,11 +89,5 @@ def report_data(sweep_dirs: Sequence[SweepDir], collected: Collected) -> ReportD
 
 def ranked(finals: Iterable[Final]) -> list[Final]:
     """Sort by result within each task, groups without one last; tasks keep their order."""
-    by_task: dict[str, list[Final]] = {}
-    for final in finals:
-        by_task.setdefault(final.group.task, []).append(final)
-
-    def place(final: Final) -> float:
-        return math.inf if final.estimate is None else -final.estimate.value
-
-    return [final for own in by_task.values() for final in sorted(own, key=place)]
+    by_task = gathered((final.group.task, final) for final in finals)
+    return [final for own in by_task.values() for final in best_first(own)]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from orchestrator.analysis import cells, csv_export
 from orchestrator.analysis.cells import Cell, Column, Table
-from orchestrator.analysis.report.blocks import Block, Folded, Section
+from orchestrator.analysis.report.blocks import Section
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -30,7 +30,7 @@ _SPECIAL = {
 def table_stems(sections: Iterable[Section]) -> dict[int, str]:
     """Return the stem of each table's files, by the table's identity; equal names are numbered."""
     stems: dict[int, str] = {}
-    for table in (table for section in sections for table in _tables(section.blocks)):
+    for table in (table for section in sections for table in section.tables):
         stem = stem_of(table.name)
         number = sum(re.fullmatch(rf"{stem}(-\d+)?", other) is not None for other in stems.values())
         stems[id(table)] = f"{stem}-{number + 1}" if number else stem
@@ -41,7 +41,7 @@ def table_files(sections: Iterable[Section]) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of every table's files."""
     kept = list(sections)
     stems = table_stems(kept)
-    for table in (table for section in kept for table in _tables(section.blocks)):
+    for table in (table for section in kept for table in section.tables):
         yield f"{stems[id(table)]}.csv", as_csv(table).encode()
         yield f"{stems[id(table)]}.tex", as_latex(table).encode()
 
@@ -129,11 +129,3 @@ def _row(texts: Iterable[str]) -> str:
     )
     # After the end of a row, \\, an asterisk or a bracket would belong to that command.
     return ("{}" if told.startswith(("[", "*")) else "") + told + r" \\"
-
-
-def _tables(blocks: Iterable[Block]) -> Iterator[Table]:
-    for block in blocks:
-        if isinstance(block, Table):
-            yield block
-        elif isinstance(block, Folded):
-            yield from _tables(block.blocks)

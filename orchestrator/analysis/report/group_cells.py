@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.analysis import cells
-from orchestrator.analysis.cells import Cell, Column
+from orchestrator.analysis.cells import Cell
 from orchestrator.analysis.groups.grouping import SeedGroup
 from orchestrator.analysis.groups.variants import names
 from orchestrator.analysis.report.blocks import Block, Text
@@ -14,34 +14,23 @@ from orchestrator.analysis.statistics.bootstrap import middle
 from orchestrator.planning.throughput.measure import PROVISIONAL
 
 
-def places(groups: Sequence[SeedGroup]) -> tuple[tuple[Column, ...], list[tuple[Cell, ...]]]:
-    """Return the columns that name a group: sweep and task where there are several, and its label."""
-    sweeps, tasks = {group.sweep for group in groups}, {group.task for group in groups}
+def places(groups: Sequence[SeedGroup]) -> list[dict[str, Cell]]:
+    """Return the cells that name each group: sweep and task where there are several, and its label."""
     labels = names([group.point for group in groups], ("task", "sweep"))
-    heads = (
-        *(cells.columns("sweep") if len(sweeps) > 1 else ()),
-        *(cells.columns("task") if len(tasks) > 1 else ()),
-        *cells.columns("group"),
-    )
-    return heads, [
-        (
-            *((Cell(group.sweep),) if len(sweeps) > 1 else ()),
-            *((Cell(group.task or cells.MISSING),) if len(tasks) > 1 else ()),
-            Cell(label),
-        )
-        for group, label in zip(groups, labels, strict=True)
-    ]
+    told = {
+        "sweep": [group.sweep for group in groups],
+        "task": [group.task or cells.MISSING for group in groups],
+    }
+    several = {key: texts for key, texts in told.items() if len(set(texts)) > 1} | {"group": labels}
+    return [{key: Cell(texts[at]) for key, texts in several.items()} for at in range(len(groups))]
 
 
-THROUGHPUTS = ("#training frames/s", "#end-to-end frames/s")
-
-
-def end_to_end(values: Sequence[float], provisional: bool) -> Cell:
-    """Return the median of these throughputs, with an asterisk if it is provisional."""
-    told = cells.number(middle(values))
-    if not values or not provisional:
-        return told
-    return Cell(f"{told.text}*", told.sort, more=(("note", "provisional"),))
+def throughputs(training: Sequence[float], end_to_end: Sequence[float], provisional: bool) -> dict[str, Cell]:
+    """Return the medians of both, the end-to-end throughput with an asterisk if it is provisional."""
+    whole = cells.number(middle(end_to_end))
+    if end_to_end and provisional:
+        whole = Cell(f"{whole.text}*", whole.sort, more=(("note", "provisional"),))
+    return {"#training frames/s": cells.number(middle(training)), "#end-to-end frames/s": whole}
 
 
 def provisional_note(data: ReportData) -> tuple[Block, ...]:

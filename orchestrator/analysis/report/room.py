@@ -5,7 +5,7 @@ All that is left out lies in files beside the page.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate, takewhile
 
@@ -25,6 +25,7 @@ from orchestrator.analysis.report.blocks import (
     Points,
     Section,
     Text,
+    unfolded,
 )
 
 # Bytes of a page, and of these those of styles, scripts and frames of blocks, of all tables but that of runs,
@@ -42,17 +43,18 @@ def fitted(sections: Sequence[Section]) -> tuple[Section, ...]:
 
     Equal shares: what does not fit is left out of the largest first. At least a row of each table stays.
     """
-    several = [_tables(section.blocks) for section in sections]
-    rows = {id(table): _row_sizes(table) for own in several for table in own}
-    long = {id(table) for own in several for table in own if table.most > cells.MOST_ROWS}
+    tables = [table for section in sections for table in section.tables]
+    rows = {id(table): _row_sizes(table) for table in tables}
+    long = {id(table) for table in tables if table.most > cells.MOST_ROWS}
     shares = {
         **_shares({key: own for key, own in rows.items() if key not in long}, _TABLES),
         **_shares({key: own for key, own in rows.items() if key in long}, _RUNS),
     }
-    cut = [_changed(section, lambda block: _with_rows(block, shares)) for section in sections]
-    room = PAGE - _FRAME - sum(_size(block) for section in cut for block in section.blocks)
-    pictures = _with_room([gallery for section in cut for gallery in _galleries(section.blocks)], room)
-    return tuple(_changed(section, lambda block: _with_pictures(block, pictures)) for section in cut)
+    cut = [_changed(section, lambda block: _limited(block, shares)) for section in sections]
+    blocks = [block for section in cut for block in unfolded(section.blocks)]
+    room = PAGE - _FRAME - sum(map(_size, blocks))
+    pictures = _with_room([block for block in blocks if isinstance(block, Gallery)], room)
+    return tuple(_changed(section, lambda block: _limited(block, pictures)) for section in cut)
 
 
 def _shares(rows: dict[int, list[int]], room: int) -> dict[int, int]:
@@ -101,40 +103,17 @@ def _inside(block: Block, change: Callable[[Block], Block]) -> Block:
     return change(block)
 
 
-def _with_rows(block: Block, shares: dict[int, int]) -> Block:
-    if isinstance(block, Table) and shares[id(block)] < len(block.shown):
-        return replace(block, most=shares[id(block)])
+def _limited(block: Block, most: dict[int, int]) -> Block:
+    """Return a table or gallery with no more than so many, by its identity."""
+    if isinstance(block, Table | Gallery) and most.get(id(block), block.most) < len(block.shown):
+        return replace(block, most=most[id(block)])
     return block
-
-
-def _with_pictures(block: Block, shown: dict[int, int]) -> Block:
-    if isinstance(block, Gallery) and shown[id(block)] < len(block.pictures):
-        return replace(block, most=shown[id(block)])
-    return block
-
-
-def _tables(blocks: Iterable[Block]) -> list[Table]:
-    return [block for block in _flat(blocks) if isinstance(block, Table)]
-
-
-def _galleries(blocks: Iterable[Block]) -> list[Gallery]:
-    return [block for block in _flat(blocks) if isinstance(block, Gallery)]
-
-
-def _flat(blocks: Iterable[Block]) -> Iterator[Block]:
-    for block in blocks:
-        if isinstance(block, Folded):
-            yield from _flat(block.blocks)
-        else:
-            yield block
 
 
 # Bytes of blocks on the page
 
 
 def _size(block: Block) -> int:
-    if isinstance(block, Folded):
-        return sum(map(_size, block.blocks))
     if isinstance(block, Table):
         return sum(_row_sizes(block))
     if isinstance(block, Chart | Details | PairDetails):

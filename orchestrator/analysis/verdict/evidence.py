@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from orchestrator.analysis.groups.comparability import classes
-from orchestrator.analysis.groups.grouping import Final
+from orchestrator.analysis.groups.grouping import Final, best_first
 from orchestrator.analysis.groups.improvement import Comparisons, Improvement, against
 from orchestrator.analysis.groups.variants import Variant, over_tasks, variants
 from orchestrator.analysis.verdict.leaders import countable
@@ -49,15 +50,16 @@ def evidence(finals: Sequence[Final]) -> Evidence:
         for at, (_, own) in enumerate(rows)
         for task, final in own.items()
     }
-    pairs = {}
+    pairs: dict[str, dict[tuple[int, int], Improvement]] = {}
     paired = _paired(len({final.group.task for final in returning}))
-    for task, panel in variants(_best_first(returning)).items():
-        tested = {}
-        for one, other in _rankable_pairs(panel[:paired], task):
-            pair = page.corrected(against(one, other, (task,), intervals=False))
-            at = (place[task, one.number, one.side], place[task, other.number, other.side])
-            tested[at] = pair
-        pairs[task] = tested
+    for task, panel in variants(best_first(returning)).items():
+        pairs[task] = {
+            (place[task, one.number, one.side], place[task, other.number, other.side]): page.corrected(
+                against(one, other, (task,), intervals=False)
+            )
+            for members in classes((variant, variant.terms[task]) for variant in panel[:paired])
+            for one, other in combinations(members, 2)
+        }
     return Evidence(tuple(dict.fromkeys(final.group.task for final in returning)), rows, pairs, paired)
 
 
@@ -66,14 +68,3 @@ def _paired(tasks: int) -> int:
     return next(
         (some for some in range(_MOST_PAIRED, 2, -1) if tasks * some * (some - 1) // 2 <= _MOST_PAIRS), 2
     )
-
-
-def _best_first(finals: Sequence[Final]) -> list[Final]:
-    return sorted(finals, key=lambda final: -final.estimate.value if final.estimate else 0.0)
-
-
-def _rankable_pairs(panel: Sequence[Variant], task: str) -> Iterator[tuple[Variant, Variant]]:
-    for members in classes((variant, variant.terms[task]) for variant in panel):
-        for at, one in enumerate(members):
-            for other in members[at + 1 :]:
-                yield one, other

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import (
     MIXED_EPISODES,
     MIXED_LENGTHS,
@@ -114,11 +115,11 @@ def _interval(final: Final) -> float | None:
 
 def _parts(groups: Sequence[SeedGroup], selects: re.Pattern[str]) -> Iterable[list[SeedGroup]]:
     """Split groups by the values of the keys that select what is checked: the grid compares these."""
-    parts: dict[str, list[SeedGroup]] = {}
-    for group in groups:
-        chosen = {key: value for key, value in group.point.items() if selects.search(key)}
-        parts.setdefault(repr(sorted(chosen.items())), []).append(group)
-    return parts.values()
+
+    def chosen(group: SeedGroup) -> str:
+        return repr(sorted(one for one in group.point.items() if selects.search(one[0])))
+
+    return gathered((chosen(group), group) for group in groups).values()
 
 
 def _unequal(groups: Sequence[SeedGroup], value: Callable[[Mapping[str, Any]], Any]) -> Iterator[str]:
@@ -126,20 +127,19 @@ def _unequal(groups: Sequence[SeedGroup], value: Callable[[Mapping[str, Any]], A
 
     Nor are they where a group has none of a value that others have.
     """
-    members: dict[str, list[str]] = {}
-    counts: list[Counter[str]] = []
-    for group, label in zip(groups, names([group.point for group in groups]), strict=True):
-        counted = Counter(str(found) for row in group.counted()[0] if (found := value(row)) is not None)
-        if counted:
-            counts.append(counted)
-            text = ", ".join(
-                one if len(counted) == 1 else f"{number} × {one}" for one, number in sorted(counted.items())
-            )
-            members.setdefault(text, []).append(label)
+    known = ([value(row) for row in group.counted()[0]] for group in groups)
+    counted = [Counter(str(one) for one in own if one is not None) for own in known]
+    counts = [own for own in counted if own]
     if any(_apart(count, counts) for count in {one for own in counts for one in own}):
+        named = zip(counted, names([group.point for group in groups]), strict=True)
+        members = gathered((_mixture(own), label) for own, label in named if own)
         parts = [f"{text} ({listed(labels, _MOST_NAMED)})" for text, labels in members.items()]
         more = len(parts) - _MOST_PARTS
         yield "; ".join(parts[:_MOST_PARTS]) + (f"; and {more} other mixtures" if more > 0 else "")
+
+
+def _mixture(own: Counter[str]) -> str:
+    return ", ".join(one if len(own) == 1 else f"{number} × {one}" for one, number in sorted(own.items()))
 
 
 def _apart(value: str, counts: Sequence[Counter[str]]) -> bool:

@@ -6,9 +6,8 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from statistics import median
 
+import numpy as np
 import polars as pl
 
 from orchestrator.analysis.collect import Collected
@@ -79,11 +78,7 @@ class FinalMeasure:
     def of(self, frames: Sequence[float], values: Sequence[float]) -> float:
         """Return the measure of one run's finite values in order."""
         if self.kind == _AREA and len(values) > 1 and frames[-1] > frames[0]:
-            area = sum(
-                (end - start) * (first + last) / 2
-                for (start, end), (first, last) in zip(pairwise(frames), pairwise(values), strict=True)
-            )
-            return area / (frames[-1] - frames[0])
+            return float(np.trapezoid(values, frames)) / (frames[-1] - frames[0])
         last = values[-self.values_of(len(values)) :]
         return math.fsum(last) / len(last)
 
@@ -162,20 +157,12 @@ def _scores(collected: Collected, metric: pl.Expr, measure: FinalMeasure) -> lis
 
 
 def _score(measure: FinalMeasure, metric: str, frames: Sequence[int], values: Sequence[float]) -> _Score:
+    at, of = np.array(frames, dtype=float), np.array(values, dtype=float)  # an unknown value is NaN
     if may_lack_episodes(metric):
-        measured = [
-            (at, value)
-            for at, value in zip(frames, values, strict=True)
-            if value is not None and not math.isnan(value)
-        ]
-        frames, values = [at for at, _ in measured], [value for _, value in measured]
-    finite = [
-        (float(at), value)
-        for at, value in zip(frames, values, strict=True)
-        if value is not None and math.isfinite(value)
-    ]
-    if not finite or values[-1] is None or not math.isfinite(values[-1]):
+        at, of = at[~np.isnan(of)], of[~np.isnan(of)]
+    known = np.isfinite(of)
+    if not known[-1:].any():
         return _Score(math.nan)
-    value = measure.of([at for at, _ in finite], [value for _, value in finite])
-    gaps = [later - earlier for earlier, later in pairwise(frames)] if is_evaluation(metric) else []
-    return _Score(value, measure.values_of(len(finite)), float(median(gaps)) if gaps else None)
+    value = measure.of(at[known].tolist(), of[known].tolist())
+    gaps = np.diff(at) if is_evaluation(metric) else at[:0]
+    return _Score(value, measure.values_of(int(known.sum())), float(np.median(gaps)) if len(gaps) else None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import classes
 from orchestrator.analysis.groups.grouping import Final
 from orchestrator.analysis.statistics.significance import chances_to_win
@@ -84,16 +85,14 @@ def _effect(task: str, key: str, members: Sequence[Final]) -> KeyEffect | None:
     if not whole:
         return None
     values = {repr(final.group.point.get(key)): final.group.point.get(key) for final in members}
-    chances: dict[str, list[float]] = {name: [] for name in values}
-    means: dict[str, list[float]] = {name: [] for name in values}
-    best_in: Counter[str] = Counter()
-    for own in whole:
-        levels = {name: final.estimate.value for name, final in own.items() if final.estimate is not None}
-        highest = max(levels.values())
-        best_in.update(name for name, level in levels.items() if level == highest)
-        for name, chance in zip(own, chances_to_win([final.values for final in own.values()]), strict=True):
-            chances[name].append(chance)
-            means[name].append(levels[name])
+    levels = [{name: one.estimate.value for name, one in own.items() if one.estimate} for own in whole]
+    best_in = Counter(name for own in levels for name in own if own[name] == max(own.values()))
+    means = gathered(pair for own in levels for pair in own.items())
+    chances = gathered(
+        pair
+        for own in whole
+        for pair in zip(own, chances_to_win([final.values for final in own.values()]), strict=True)
+    )
     effects = [
         ValueEffect(value, len(whole), fmean(means[name]), fmean(chances[name]), best_in[name])
         for name, value in values.items()

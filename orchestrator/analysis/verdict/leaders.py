@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import UNRANKED, classes
-from orchestrator.analysis.groups.grouping import Final, SeedGroup
+from orchestrator.analysis.groups.grouping import Final, SeedGroup, best_first
 from orchestrator.analysis.groups.improvement import Improvement, by_wins, standing
 from orchestrator.analysis.groups.variants import (
     Variant,
@@ -124,12 +125,10 @@ def answers(finals: Sequence[Final]) -> list[TaskAnswer]:
     panels = [*_overall(returning), *_by_task(returning)]
     families = sum(len(panel.members) > 1 and panel.ranked for panel in panels)
     pairs = standing(returning, overall=countable(returning), intervals=False, most=None).pairs
-    beaten: dict[tuple[str, ...], set[_Key]] = {}
-    for pair in pairs:
-        beaten.setdefault(pair.tasks, set()).update(_beaten(pair))
+    beaten = gathered((pair.tasks, one) for pair in pairs for one in _beaten(pair))
     return [
         replace(
-            _answer(panel, beaten.get(panel.tasks, set()), families), without=_without(finals, panel.tasks)
+            _answer(panel, set(beaten.get(panel.tasks, ())), families), without=_without(finals, panel.tasks)
         )
         for panel in panels
     ]
@@ -207,8 +206,7 @@ def _overall(finals: Sequence[Final]) -> Iterator[_Panel]:
 
 
 def _by_task(finals: Sequence[Final]) -> Iterator[_Panel]:
-    best_first = sorted(finals, key=lambda final: -final.estimate.value if final.estimate else 0.0)
-    panels = variants(best_first)
+    panels = variants(best_first(finals))
     for task in dict.fromkeys(final.group.task for final in finals):
         yield from _parts((task,), classes((variant, variant.terms[task]) for variant in panels[task]))
 

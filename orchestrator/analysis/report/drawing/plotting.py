@@ -22,7 +22,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 from PIL import Image
 
+from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.curves import Curve, ReturnCurve
+from orchestrator.analysis.groups.generalization import Generalization
 from orchestrator.analysis.groups.grouping import HUES, Final, SeedGroup
 from orchestrator.analysis.groups.improvement import Improvement
 from orchestrator.analysis.groups.variants import names
@@ -31,7 +33,7 @@ from orchestrator.analysis.statistics.bootstrap import Estimate
 from orchestrator.core import formatting
 
 _T = TypeVar("_T")
-_Grouped = TypeVar("_Grouped", Curve, Final)
+_Grouped = TypeVar("_Grouped", Curve, Final, Generalization)
 
 # Most lines that can be distinguished in one picture, and most rows; the next ones get another picture.
 LINES = 10
@@ -173,9 +175,7 @@ def bundles(
     Variants keep their order, so the first ones share a piece. ``kin``: the number of an item's variant and
     of its sweep.
     """
-    by_variant: dict[int, list[tuple[_T, str]]] = {}
-    for item in named:
-        by_variant.setdefault(kin(item[0])[0], []).append(item)
+    by_variant = gathered((kin(item[0])[0], item) for item in named)
     several = [sorted(own, key=lambda pair: kin(pair[0])[1]) for own in by_variant.values()]
     most = max(map(len, several))
     for piece, name in parts(several, max(1, size // most), title):
@@ -220,9 +220,7 @@ def panels(
 
     ``panel_of``: an item's panel, its task first.
     """
-    panels: dict[tuple[str, ...], list[_Grouped]] = {}
-    for item in items:
-        panels.setdefault(panel_of(item), []).append(item)
+    panels = gathered((panel_of(item), item) for item in items)
     for (task, *_), panel in panels.items():
         named = list(zip(panel, group_names([item.group for item in panel]), strict=True))
         for part, title in bundles(named, lambda item: (item.group.number, item.group.side), most, task):
@@ -274,6 +272,12 @@ def diamond(on: Axes, row: float, of: Estimate | Improvement, colour: str, theme
     if of.low is not None and of.high is not None:
         on.hlines(row, of.low, of.high, color=colour, linewidth=5, alpha=0.37)
     on.plot(of.value, row, "D", color=colour, markersize=7, markeredgecolor=theme.paper)
+
+
+def shared_range(values: Sequence[float]) -> tuple[float, float]:
+    """Return the ends of an axis for these values, with a margin."""
+    margin = 0.05 * (max(values) - min(values)) or 1.0
+    return min(values) - margin, max(values) + margin
 
 
 def rows(on: Axes, labels: Sequence[str], width: int = 30) -> None:

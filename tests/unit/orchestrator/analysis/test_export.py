@@ -6,7 +6,7 @@ import csv
 import io
 import math
 
-from orchestrator.analysis.cells import Cell, Table, columns, estimated, time_column
+from orchestrator.analysis.cells import Cell, Table, columns, estimated
 from orchestrator.analysis.report.export import as_csv, as_latex
 from orchestrator.analysis.statistics.bootstrap import Estimate
 
@@ -37,7 +37,7 @@ def test_what_is_more_than_a_bound_has_the_bound_and_a_sign() -> None:
         (Cell("> 15:00", math.inf, ends=(840.0, math.inf), bound=900.0),),
         (Cell("6:00 [5:00, 7:00]", 360.0, ends=(300.0, 420.0), bound=math.inf),),
     )
-    heads, *told = rows_of(Table("t", (time_column("time [95 %]"),), rows))
+    heads, *told = rows_of(Table("t", columns("~time [95 %]"), rows))
     assert heads == ["time (s)", "time (s)_sign", "time (s)_low", "time (s)_high", "time (s)_high_sign"]
     assert told == [
         ["420.0", "", "300.0", "1200.0", ">"],

@@ -46,8 +46,8 @@ def family(figures: Figures, algorithms: int, seeds: int) -> list[str]:
     """The verdicts of the page's table of pairs."""
     found = final_returns(groups(collected(figures, algorithms, seeds)), intervals=False)
     table = improvement_table(standing(found).pairs)
-    column = [head.name for head in table.columns].index("more than luck")
-    return [row[column].text for row in table.rows]
+    names = [head.name for head in table.columns]
+    return [row[names.index("more than luck")].text for row in table.rows]
 
 
 def most(pages: int) -> int:

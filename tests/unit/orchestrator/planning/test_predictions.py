@@ -116,9 +116,9 @@ def test_without_a_price_or_a_prediction_nothing_is_made_up(past: Past) -> None:
     assert (bill.dollars, bill.predicted, bill.dollars_predicted) == (None, None, None)
     assert lines([bill]) == []
     assert rates([bill]) == []
-    money = money_of([past.sweep])
-    assert [cell.text for cell in money.submissions[0][3:]] == ["–", "1:40", "–", "–", "–", "–"]
-    assert money.targets == ()
+    submissions, targets = money_of([past.sweep])
+    assert [cell.text for cell in submissions.rows[0][3:]] == ["–", "1:40", "–", "–", "–", "–"]
+    assert targets.rows == ()
 
 
 @pytest.mark.parametrize("damaged", ["much", {"low": 1}, {"low": "x", "expected": 1, "high": 2}, 7, []])
@@ -135,7 +135,7 @@ def test_the_page_says_what_came_out_otherwise(past: Past) -> None:
     past.submission(["0002-0001"], 2000.0)
     past.submission(["0003-0001"], 3000.0)
     past.worker("0003-0001", 3000.0, reached(OTHER, 1, 3010, 100))
-    first, at_work = money_of([past.sweep]).submissions
+    first, at_work = money_of([past.sweep])[0].rows
     assert [cell.text for cell in first[2:]] == [
         "2",
         "1:40 [0:50, 3:20]",

@@ -59,31 +59,19 @@ def _labels(costs: CostClass) -> list[str]:
 
 
 def _table(classes: Sequence[CostClass]) -> Table:
-    priced = any(member.dollars is not None for some in classes for member in some.members)
-    rows = []
-    for some in classes:
-        for member, label in zip(some.members, _labels(some), strict=True):
-            spent = (
-                Cell(cells.MISSING)
-                if member.dollars is None
-                else Cell(dollars(member.dollars), member.dollars)
-            )
-            rows.append(
-                (
-                    Cell(some.task or cells.MISSING),
-                    Cell(label),
-                    cells.estimated(member.final.estimate),
-                    Cell(duration(member.seconds), member.seconds),
-                    *((spent,) if priced else ()),
-                    Cell("yes" if member.on_front else "no"),
-                )
-            )
-    heads = (
-        *cells.columns("task", "group", "#final return, IQM [95 %]"),
-        cells.time_column("wall time of a run"),
+    rows = (
+        {
+            "task": Cell(costs.task or cells.MISSING),
+            "group": Cell(label),
+            "#final return, IQM [95 %]": cells.estimated(member.final.estimate),
+            "~wall time of a run": cells.number(member.seconds, duration),
+            "#dollars of a run": cells.number(member.dollars, dollars),
+            "on the front": Cell("yes" if member.on_front else "no"),
+        }
+        for costs in classes
+        for member, label in zip(costs.members, _labels(costs), strict=True)
     )
-    money = cells.columns("#dollars of a run") if priced else ()
-    return Table("costs", (*heads, *money, *cells.columns("on the front")), tuple(rows))
+    return cells.table("costs", rows, if_any=("#dollars of a run",))
 
 
 def _picture(costs: CostClass, name: str, *, small: bool) -> Picture:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
-from orchestrator.analysis.report.blocks import Block, Section, Text
+from orchestrator.analysis.report.blocks import Section, Text
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.core.formatting import dollars, duration
 from orchestrator.planning.estimate import Range
@@ -21,78 +20,47 @@ _NOTE = (
     "request to its proven end, at the price of the machine obtained if that is dearer."
 )
 
-_Row = tuple[Cell, ...]
-
-
-@dataclass(frozen=True)
-class Money:
-    """Rows of cells: prediction and actual cost of each submission, and the rate of each target."""
-
-    submissions: tuple[_Row, ...]
-    targets: tuple[_Row, ...]
-
 
 def section(data: ReportData) -> Section | None:
     """Return the section; ``None`` where no job of these sweeps has begun."""
-    money = money_of(data.sweep_dirs)
-    if not money.submissions:
+    submissions, targets = money_of(data.sweep_dirs)
+    if not submissions.rows:
         return None
-    blocks: list[Block] = [
-        Table("submissions", _SUBMISSIONS, money.submissions, headed=True),
-        Text(_NOTE, note=True),
-    ]
-    if money.targets:
-        heads = cells.columns("target", "#dollars", "#frames", "#dollars for a million frames")
-        blocks.append(Table("prices", heads, money.targets, headed=True))
-    else:
-        blocks.append(Text("The cost is unknown: no profile sets price_per_hour."))
-    return Section("money", "Time and money", tuple(blocks))
+    unknown = Text("The cost is unknown: no profile sets price_per_hour.")
+    blocks = (submissions, Text(_NOTE, note=True), targets if targets.rows else unknown)
+    return Section("money", "Time and money", blocks)
 
 
-_SUBMISSIONS = (
-    *cells.columns("submission (UTC)", "target", "#runs"),
-    cells.time_column("time predicted [80 %]"),
-    cells.time_column("actual time"),
-    *cells.columns(
-        "#of that predicted", "#dollars predicted [80 %]", "#actual dollars", "#of those predicted"
-    ),
-)
-
-
-def money_of(sweep_dirs: Iterable[SweepDir]) -> Money:
-    """Return the rows of these sweeps: submissions that began or cost money, targets with a price."""
+def money_of(sweep_dirs: Iterable[SweepDir]) -> tuple[Table, Table]:
+    """Return the tables of submissions that began or cost money, and of targets with a price."""
     known = (bill for sweep_dir in sweep_dirs for bill in bills(sweep_dir))
     settled = [bill for bill in known if bill.seconds is not None or bill.cost.priced]
-    return Money(tuple(map(_submission, settled)), _targets(settled))
-
-
-def _submission(bill: Prediction) -> _Row:
-    spent, took = bill.dollars, bill.seconds
-    return (
-        Cell(f"{bill.sweep}, {datetime.fromtimestamp(bill.time, UTC):%Y-%m-%d %H:%M}"),
-        Cell(bill.target),
-        Cell(str(bill.runs), bill.runs),
-        _predicted(bill.predicted, duration),
-        Cell(cells.MISSING) if took is None else _actual(took, duration, over=bill.over),
-        Cell(cells.MISSING) if took is None else _ratio(took, bill.predicted),
-        _predicted(bill.dollars_predicted, dollars),
-        Cell(cells.MISSING) if spent is None else _actual(spent, dollars, over=bill.over),
-        Cell(cells.MISSING) if spent is None else _ratio(spent, bill.dollars_predicted),
+    prices = (
+        {
+            "target": Cell(rate.target),
+            "#dollars": cells.number(rate.dollars, dollars),
+            "#frames": cells.number(rate.frames, "{:,}".format),
+            "#dollars for a million frames": cells.number(rate.per_million, dollars),
+        }
+        for rate in rates(settled)
     )
+    submissions = cells.table("submissions", map(_submission, settled), headed=True)
+    return submissions, cells.table("prices", prices, headed=True)
 
 
-def _targets(predictions: Sequence[Prediction]) -> tuple[_Row, ...]:
-    return tuple(
-        (
-            Cell(rate.target),
-            Cell(dollars(rate.dollars), rate.dollars),
-            Cell(f"{rate.frames:,}", rate.frames),
-            Cell(cells.MISSING)
-            if rate.per_million is None
-            else Cell(dollars(rate.per_million), rate.per_million),
-        )
-        for rate in rates(predictions)
-    )
+def _submission(bill: Prediction) -> dict[str, Cell]:
+    at = datetime.fromtimestamp(bill.time, UTC)
+    return {
+        "submission (UTC)": Cell(f"{bill.sweep}, {at:%Y-%m-%d %H:%M}"),
+        "target": Cell(bill.target),
+        "#runs": cells.number(bill.runs, str),
+        "~time predicted [80 %]": _predicted(bill.predicted, duration),
+        "~actual time": _actual(bill.seconds, duration, over=bill.over),
+        "#of that predicted": _ratio(bill.seconds, bill.predicted),
+        "#dollars predicted [80 %]": _predicted(bill.dollars_predicted, dollars),
+        "#actual dollars": _actual(bill.dollars, dollars, over=bill.over),
+        "#of those predicted": _ratio(bill.dollars, bill.dollars_predicted),
+    }
 
 
 def _predicted(predicted: Range | None, show: Callable[[float], str]) -> Cell:
@@ -102,13 +70,13 @@ def _predicted(predicted: Range | None, show: Callable[[float], str]) -> Cell:
     return Cell(text, predicted.mid, ends=(predicted.low, predicted.high))
 
 
-def _actual(value: float, show: Callable[[float], str], *, over: bool) -> Cell:
-    return _noted(show(value), value, "" if over else "so far")
+def _actual(value: float | None, show: Callable[[float], str], *, over: bool) -> Cell:
+    return cells.number(value, show) if over or value is None else _noted(show(value), value, "so far")
 
 
-def _ratio(actual: float, predicted: Range | None) -> Cell:
+def _ratio(actual: float | None, predicted: Range | None) -> Cell:
     """Return the actual as a share of the prediction, and whether it lies outside the predicted range."""
-    if predicted is None or predicted.mid <= 0:
+    if actual is None or predicted is None or predicted.mid <= 0:
         return Cell(cells.MISSING)
     inside = predicted.low <= actual <= predicted.high
     share = actual / predicted.mid

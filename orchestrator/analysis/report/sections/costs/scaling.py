@@ -38,32 +38,27 @@ def section(data: ReportData) -> Section | None:
     said = Points(tuple((f"{line.label}:" if len(lines) > 1 else "", f"{line.verdict}.") for line in lines))
     drawn = Gallery(tuple(islice(map(_picture, lines, range(1, len(lines) + 1)), plotting.MOST_PICTURES)))
     notes = Text(f"{_NOTE} {PEAK}" if peaks else _NOTE, note=True)
-    return Section("scaling", "Scaling", (said, drawn, _table(lines, peaks), notes))
+    return Section("scaling", "Scaling", (said, drawn, _table(lines), notes))
 
 
-def _table(lines: Sequence[ScalingLine], peaks: bool) -> Table:
-    several = len(lines) > 1
+def _table(lines: Sequence[ScalingLine]) -> Table:
     over = " or ".join(dict.fromkeys(line.over for line in lines))
-    heads = (
-        *(["configuration"] if several else []),
-        *(f"#{name}" for name in (over, "cores", "runs", "training frames/s [95 %]")),
-        *(f"#{name}" for name in ("speed-up", "efficiency", *PARTS)),
-        *(["#of peak"] if peaks else []),
-    )
-    rows = tuple(
-        (
-            *([Cell(line.label)] if several else []),
-            *(Cell(str(count), count) for count in (point.number, point.cores, len(point.fps))),
-            _frames(point),
-            _speed_up(point, line.points[0]),
-            cells.share(point.efficiency),
-            *(cells.share(point.shares[part]) for part in PARTS),
-            *([cells.share(point.peak)] if peaks else []),
-        )
+    rows = (
+        {
+            "configuration": Cell(line.label if len(lines) > 1 else cells.MISSING),
+            f"#{over}": cells.number(point.number, str),
+            "#cores": cells.number(point.cores, str),
+            "#runs": cells.number(len(point.fps), str),
+            "#training frames/s [95 %]": _frames(point),
+            "#speed-up": _speed_up(point, line.points[0]),
+            "#efficiency": cells.share(point.efficiency),
+            **{f"#{part}": cells.share(point.shares[part]) for part in PARTS},
+            "#of peak": cells.share(point.peak),
+        }
         for line in lines
         for point in line.points
     )
-    return Table("sizes", cells.columns(*heads), rows)
+    return cells.table("sizes", rows, if_any=("configuration", "#of peak"))
 
 
 def _frames(point: ScalingPoint) -> Cell:
@@ -72,16 +67,9 @@ def _frames(point: ScalingPoint) -> Cell:
 
 
 def _speed_up(point: ScalingPoint, first: ScalingPoint) -> Cell:
-    speed_up = point.speed_up
-    if speed_up is None or point is first:
-        return Cell(cells.MISSING) if speed_up is None else Cell("1", 1)
-    if speed_up.low is None or speed_up.high is None:
-        return Cell(f"{speed_up.value:.2f}", speed_up.value)
-    return Cell(
-        f"{speed_up.value:.2f} [{speed_up.low:.2f}, {speed_up.high:.2f}]",
-        speed_up.value,
-        ends=(speed_up.low, speed_up.high),
-    )
+    if point.speed_up is not None and point is first:
+        return Cell("1", 1)
+    return cells.estimated(point.speed_up, "{:.2f}".format)
 
 
 def _picture(line: ScalingLine, at: int) -> Picture:

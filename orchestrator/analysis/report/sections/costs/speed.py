@@ -18,8 +18,7 @@ from orchestrator.analysis.report.blocks import Gallery, Section, Text
 from orchestrator.analysis.report.data import MOST_DRAWN, ReportData
 from orchestrator.analysis.report.drawing import plotting
 from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
-from orchestrator.analysis.report.group_cells import THROUGHPUTS, end_to_end, places, provisional_note
-from orchestrator.analysis.statistics.bootstrap import middle
+from orchestrator.analysis.report.group_cells import places, provisional_note, throughputs
 
 
 def section(data: ReportData) -> Section:
@@ -52,36 +51,25 @@ PEAK = (
 def speed_table(measured: Sequence[SpeedSummary]) -> Table:
     """Return the table of speeds by group and hardware."""
     measured = [speed for speed in measured if speed.end_to_end_fps]
-    heads, named = places([speed.group for speed in measured])
-    peaks = any(speed.peak is not None for speed in measured)
     rows = []
-    for speed, name in zip(measured, named, strict=True):
-        whole = speed.seconds_per_iteration
-        rows.append(
-            (
-                *name,
-                Cell(speed.hardware),
-                cells.number(len(speed.end_to_end_fps)),
-                cells.number(middle(speed.training_fps)),
-                end_to_end(speed.end_to_end_fps, speed.provisional),
-                *(map(cells.number, _spread(speed.training_fps or speed.end_to_end_fps))),
-                cells.number(whole),
-                *(
-                    Cell(f"{part / whole:.0%}", part / whole) if whole else Cell(cells.MISSING)
-                    for part in speed.split()
-                ),
-                *([cells.share(speed.peak)] if peaks else []),
-            )
-        )
-    times = ("#s/iteration", "#collection", "#learning", "#other")
-    told = cells.columns(
-        "hardware", "#n", *THROUGHPUTS, "#min", "#max", *times, *(["#of peak"] if peaks else [])
-    )
-    return Table("speeds", (*heads, *told), tuple(rows))
-
-
-def _spread(values: Sequence[float]) -> tuple[float | None, float | None]:
-    return (min(values), max(values)) if len(values) > 1 else (None, None)
+    for speed, name in zip(measured, places([speed.group for speed in measured]), strict=True):
+        whole, values = speed.seconds_per_iteration, speed.training_fps or speed.end_to_end_fps
+        shares = zip(_PARTS, speed.split(), strict=True)
+        told = {
+            "hardware": Cell(speed.hardware),
+            "#n": cells.number(len(speed.end_to_end_fps)),
+            **throughputs(speed.training_fps, speed.end_to_end_fps, speed.provisional),
+            "#min": cells.number(min(values) if len(values) > 1 else None),
+            "#max": cells.number(max(values) if len(values) > 1 else None),
+            "#s/iteration": cells.number(whole),
+            **{
+                f"#{part}": cells.number(own / whole if whole else None, "{:.0%}".format)
+                for part, own in shares
+            },
+            "#of peak": cells.share(speed.peak),
+        }
+        rows.append(name | told)
+    return cells.table("speeds", rows, if_any=("#of peak",))
 
 
 def pictures(data: ReportData) -> tuple[Picture, ...]:

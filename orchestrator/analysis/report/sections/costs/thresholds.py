@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
@@ -63,33 +62,25 @@ def section(data: ReportData) -> Section | None:
 
 
 def _table(times: Sequence[TimeToThreshold]) -> Table:
-    rows = []
-    priced = any(time.dollars_per_second is not None for time in times)
-    for time, label in zip(times, names([time.group.point for time in times]), strict=True):
-        price = time.dollars_per_second
-        cost = Cell(cells.MISSING) if price is None else _time(time.seconds, partial(_dollars, price), price)
-        rows.append(
-            (
-                Cell(time.group.task or cells.MISSING),
-                Cell(label),
-                Cell(cells.shown(time.threshold), time.threshold),
-                cells.part(time.frames.reached, len(time.frames.frames)),
-                _time(time.frames, lambda at: plotting.compact(float(f"{at:.3g}"))),
-                _time(time.seconds, duration),
-                *((cost,) if priced else ()),
-            )
-        )
-    heads = (
-        *cells.columns("task", "group", "#threshold", "#reached by", "#frames"),
-        cells.time_column("wall time"),
+    rows = (
+        {
+            "task": Cell(time.group.task or cells.MISSING),
+            "group": Cell(label),
+            "#threshold": cells.number(time.threshold),
+            "#reached by": cells.part(time.frames.reached, len(time.frames.frames)),
+            "#frames": _time(time.frames, lambda at: plotting.compact(float(f"{at:.3g}"))),
+            "~wall time": _time(time.seconds, duration),
+            "#dollars": _cost(time),
+        }
+        for time, label in zip(times, names([time.group.point for time in times]), strict=True)
     )
-    return Table(
-        "times to a threshold", (*heads, *(cells.columns("#dollars") if priced else ())), tuple(rows)
-    )
+    return cells.table("times to a threshold", rows, if_any=("#dollars",))
 
 
-def _dollars(price: float, seconds: float) -> str:
-    return dollars(price * seconds)
+def _cost(time: TimeToThreshold) -> Cell:
+    if (price := time.dollars_per_second) is None:
+        return Cell(cells.MISSING)
+    return _time(time.seconds, lambda seconds: dollars(price * seconds), price)
 
 
 def _time(reached: FramesToThreshold | None, show: Callable[[float], str], unit: float = 1.0) -> Cell:

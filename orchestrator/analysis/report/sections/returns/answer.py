@@ -108,30 +108,27 @@ _MISSING = (
 
 def missing_table(boundses: Sequence[Bounds]) -> Table:
     """Return the table of variants with missing seeds: plain, and in the worst and the best case."""
-    rows = [
-        (
-            Cell(bounds.task or "–"),
-            Cell(bounds.label),
-            cells.part(bounds.missing, bounds.seeds),
-            Cell(f"{cells.shown(bounds.plain)}", bounds.plain),
-            Cell(
+    rows = (
+        {
+            "task": Cell(bounds.task or cells.MISSING),
+            "group": Cell(bounds.label),
+            "#missing": cells.part(bounds.missing, bounds.seeds),
+            "#IQM": cells.number(bounds.plain),
+            "#IQM, worst to best": Cell(
                 f"{cells.shown(bounds.low)} to {cells.shown(bounds.high)}",
                 bounds.low,
                 ends=(bounds.low, bounds.high),
             ),
-            Cell(cells.MISSING) if bounds.place is None else cells.part(bounds.place, bounds.of),
-            Cell(
-                str(bounds.best) if bounds.best == bounds.worst else f"{bounds.best} to {bounds.worst}",
+            "#place": Cell(cells.MISSING) if bounds.place is None else cells.part(bounds.place, bounds.of),
+            "#place, best to worst": Cell(
+                " to ".join(dict.fromkeys((str(bounds.best), str(bounds.worst)))),
                 bounds.worst,
                 more=(("best", bounds.best),),
             ),
-        )
+        }
         for bounds in boundses
-    ]
-    heads = cells.columns(
-        "task", "group", "#missing", "#IQM", "#IQM, worst to best", "#place", "#place, best to worst"
     )
-    return Table("missing seeds", heads, tuple(rows))
+    return cells.table("missing seeds", rows)
 
 
 def _card(answer: TaskAnswer, groups: Sequence[SeedGroup], finals: Sequence[Final], prices: Prices) -> Card:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from orchestrator.analysis import cells
+from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.curves import Curve
 from orchestrator.analysis.groups.grouping import HUES
 from orchestrator.analysis.report.drawing import plotting
@@ -35,13 +35,9 @@ _MOST_LINES = 150
 
 def charted(curves: Sequence[Curve]) -> list[Curve]:
     """Return the curves that a page has room for, in their order: the first ones of each panel."""
-    place: Counter[tuple[str, str]] = Counter()
-    ranked = []
-    for at, curve in enumerate(curves):
-        panel = (curve.group.task, curve.metric)
-        ranked.append((place[panel], at))
-        place[panel] += 1
-    return [curves[at] for at in sorted(at for _, at in sorted(ranked)[:_MOST_LINES])]
+    panels = gathered(((curve.group.task, curve.metric), at) for at, curve in enumerate(curves))
+    ranked = sorted((place, at) for own in panels.values() for place, at in enumerate(own))
+    return [curves[at] for at in sorted(at for _, at in ranked[:_MOST_LINES])]
 
 
 def chart_data(curves: Sequence[Curve], prices: Prices) -> str:
@@ -49,9 +45,7 @@ def chart_data(curves: Sequence[Curve], prices: Prices) -> str:
 
     Safe inside a script element of a page.
     """
-    panels: dict[tuple[str, str], list[Curve]] = {}
-    for curve in curves:
-        panels.setdefault((curve.group.task, curve.metric), []).append(curve)
+    panels = gathered(((curve.group.task, curve.metric), curve) for curve in curves)
     seeds = sum(min(len(curve.scores), _MOST_SEEDS) for curve in curves)
     points = max(_SEED_POINTS, _SEED_VALUES // max(1, 2 * seeds))
     told = [_panel(task, metric, own, prices, points) for (task, metric), own in panels.items()]

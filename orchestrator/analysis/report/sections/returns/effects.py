@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 
 from matplotlib.figure import Figure
 
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table, text
+from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.report.blocks import Block, Gallery, Section, Text
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.drawing import plotting
@@ -32,60 +34,52 @@ def section(data: ReportData) -> Section | None:
     notes = (Text(without, note=True),) if left_out else ()
     if not effects:
         return Section("effects", "Effect of each key", notes) if notes else None
-    drawn = _pictures(effects)[: plotting.MOST_PICTURES]
-    blocks: tuple[Block, ...] = (Gallery(tuple(drawn)), _table(effects), Text(_NOTE, note=True), *notes)
+    drawn = Gallery(plotting.first(_pictures(effects)))
+    blocks: tuple[Block, ...] = (drawn, _table(effects), Text(_NOTE, note=True), *notes)
     return Section("effects", "Effect of each key", blocks)
 
 
 def _table(effects: Sequence[KeyEffect]) -> Table:
     spelled = short_keys([effect.key for effect in effects])
-    rows = [
-        (
-            Cell(effect.task or cells.MISSING),
-            Cell(spelled[effect.key]),
-            Cell(_text(value)),
-            cells.number(value.mean),
-            Cell(f"{value.wins:.2f}", value.wins),
-            cells.part(value.best_in, value.combinations),
-        )
+    rows = (
+        {
+            "task": Cell(effect.task or cells.MISSING),
+            "key": Cell(spelled[effect.key]),
+            "value": Cell(_text(value)),
+            "#mean return": cells.number(value.mean),
+            "#chance to return more": cells.number(value.wins, "{:.2f}".format),
+            "#best in combinations": cells.part(value.best_in, value.combinations),
+        }
         for effect in effects
         for value in effect.values
-    ]
-    heads = cells.columns(
-        "task", "key", "value", "#mean return", "#chance to return more", "#best in combinations"
     )
-    return Table("effects", heads, tuple(rows))
+    return cells.table("effects", rows)
 
 
 def _text(effect: ValueEffect) -> str:
     return cells.MISSING if effect.value is None else text(effect.value)
 
 
-def _pictures(effects: Sequence[KeyEffect]) -> list[Picture]:
-    spelled = short_keys([effect.key for effect in effects])
-    tasks = list(dict.fromkeys(effect.task for effect in effects))
-    drawn: list[Picture] = []
-    for task in tasks:
-        lines = [
-            (f"{spelled[effect.key]}={_text(value)}", value)
-            for effect in effects
-            if effect.task == task
-            for value in effect.values
-        ]
+def _pictures(effects: Sequence[KeyEffect]) -> Iterator[Picture]:
+    spelled, numbers = short_keys([effect.key for effect in effects]), count(1)
+    by_task = gathered(
+        (effect.task, (f"{spelled[effect.key]}={_text(value)}", value))
+        for effect in effects
+        for value in effect.values
+    )
+    small = len(by_task) > 1
+    for task, lines in by_task.items():
         for lot, title in plotting.parts(lines, plotting.BARS, task):
             said = [f"{label}: {value.wins:.2f}" for label, value in lot]
-            drawn.append(
-                plotting.picture(
-                    f"effects-{len(drawn) + 1}",
-                    title,
-                    _draw(lot, title, small=len(tasks) > 1),
-                    caption="The chance that a run with this value returns more than one with another value.",
-                    alt=f"Effect of each key{plotting.about(task)}, as a chance to return more. "
-                    f"{plotting.listed(said)}.",
-                    small=len(tasks) > 1,
-                )
+            yield plotting.picture(
+                f"effects-{next(numbers)}",
+                title,
+                _draw(lot, title, small=small),
+                caption="The chance that a run with this value returns more than one with another value.",
+                alt=f"Effect of each key{plotting.about(task)}, as a chance to return more. "
+                f"{plotting.listed(said)}.",
+                small=small,
             )
-    return drawn
 
 
 def _draw(lot: Sequence[tuple[str, ValueEffect]], title: str, *, small: bool) -> Draw:

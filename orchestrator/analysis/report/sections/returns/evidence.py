@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestrator.analysis import cells
-from orchestrator.analysis.cells import Cell, Table
+from orchestrator.analysis.cells import Cell
+from orchestrator.analysis.groups.grouping import Final
 from orchestrator.analysis.report.blocks import PairDetails, Section, Text
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.statistics.significance import FEW_SEEDS
@@ -37,20 +38,19 @@ def section(data: ReportData) -> Section | None:
         for variant in variants
         for values in variant.scores.values()
     }
-    rows = []
-    for variant, finals in tested.rows:
-        row = [Cell(variant.label)]
-        for task in tested.tasks:
-            final = finals.get(task)
-            if final is None or final.estimate is None:
-                row.append(Cell(cells.MISSING))
-            else:
-                state = states.get((task, id(final.values)), "")
-                row.append(replace(cells.estimated(final.estimate), state=state))
-        rows.append(tuple(row))
-    heads = cells.columns("variant", *(f"#{task or 'final return'}" for task in tested.tasks))
+
+    def cell(task: str, final: Final | None) -> Cell:
+        if final is None:
+            return Cell(cells.MISSING)
+        return replace(cells.estimated(final.estimate), state=states.get((task, id(final.values)), ""))
+
+    rows = [
+        {"variant": Cell(variant.label)}
+        | {f"#{task or 'final return'}": cell(task, finals.get(task)) for task in tested.tasks}
+        for variant, finals in tested.rows
+    ]
     blocks = (
-        Table("variants", heads, tuple(rows)),
+        cells.table("variants", rows),
         PairDetails(_pairs(tested)),
         Text(_HOW_TO_READ.format(tested.paired), note=True),
     )

@@ -48,9 +48,7 @@ def _range(panel: Sequence[Final]) -> tuple[float, float] | None:
     """Return the range of returns that all pictures of a task share, ``None`` for a single picture."""
     if len(panel) <= plotting.BARS:
         return None
-    every = [value for final in panel for value in final.values]
-    margin = 0.05 * (max(every) - min(every)) or 1.0
-    return min(every) - margin, max(every) + margin
+    return plotting.shared_range([value for final in panel for value in final.values])
 
 
 def _finals(

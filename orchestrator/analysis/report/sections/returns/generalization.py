@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -29,37 +28,29 @@ _NOTE = (
 
 def section(data: ReportData) -> Section | None:
     """Return the section; ``None`` where no run was evaluated on levels of training as well."""
-    unseen = generalizations(data.groups)[:MOST_DRAWN]
-    if not unseen:
+    generalized = generalizations(data.groups)[:MOST_DRAWN]
+    if not generalized:
         return None
-    drawn = Gallery(tuple(islice(_pictures(unseen), plotting.MOST_PICTURES)))
-    return Section("generalization", "Generalization", (drawn, _table(unseen), Text(_NOTE, note=True)))
+    drawn = Gallery(plotting.first(_pictures(generalized)))
+    return Section("generalization", "Generalization", (drawn, _table(generalized), Text(_NOTE, note=True)))
 
 
-def _pictures(unseen: Sequence[Generalization]) -> list[Picture]:
-    drawn: list[Picture] = []
-    for task in dict.fromkeys(generalization.group.task for generalization in unseen):
-        own = [generalization for generalization in unseen if generalization.group.task == task]
-        named = list(zip(own, plotting.group_names([one.group for one in own]), strict=True))
-        for part, title in plotting.bundles(
-            named, lambda one: (one.group.number, one.group.side), plotting.BARS, task
-        ):
-            gaps = [f"{name}: {one.gap.estimate}, {len(one.gap.values)} seeds" for one, name in part]
-            drawn.append(
-                plotting.picture(
-                    f"generalization-{len(drawn) + 1}",
-                    title,
-                    _drawn(part, title),
-                    caption=(
-                        "Left: final return of each run (small), and their interquartile mean with its 95 % "
-                        "interval (bar; none below four seeds): full on unseen levels, hollow on "
-                        "those of training. Right: the gap of each run, and the same of them."
-                    ),
-                    alt=f"Gap between levels of training and unseen levels{plotting.about(title)}. "
-                    f"{plotting.listed(gaps)}.",
-                )
-            )
-    return drawn
+def _pictures(generalized: Sequence[Generalization]) -> Iterator[Picture]:
+    panels = plotting.panels(generalized, lambda one: (one.group.task,), plotting.BARS)
+    for number, (part, title, *_) in enumerate(panels, 1):
+        gaps = [f"{name}: {one.gap.estimate}, {len(one.gap.values)} seeds" for one, name in part]
+        yield plotting.picture(
+            f"generalization-{number}",
+            title,
+            _drawn(part, title),
+            caption=(
+                "Left: final return of each run (small), and their interquartile mean with its 95 % "
+                "interval (bar; none below four seeds): full on unseen levels, hollow on "
+                "those of training. Right: the gap of each run, and the same of them."
+            ),
+            alt=f"Gap between levels of training and unseen levels{plotting.about(title)}. "
+            f"{plotting.listed(gaps)}.",
+        )
 
 
 def _drawn(part: Sequence[tuple[Generalization, str]], title: str) -> Draw:
@@ -97,20 +88,17 @@ def _sample(on: Axes, row: float, sample: Sample, colour: str, theme: Theme, *, 
         on.plot(sample.estimate.value, row, "D", color=theme.paper, markersize=4, markeredgecolor=theme.paper)
 
 
-def _table(unseen: Sequence[Generalization]) -> Table:
+def _table(generalized: Sequence[Generalization]) -> Table:
     """Return the table of returns on unseen levels, on those of training, and of the gaps."""
-    heads, named = places([generalization.group for generalization in unseen])
-    rows = tuple(
-        (
-            *name,
-            cells.number(len(generalization.gap.values)),
-            *(
-                cells.estimated(sample.estimate)
-                for sample in (generalization.unseen, generalization.training, generalization.gap)
-            ),
-            Cell(generalization.note),
-        )
-        for generalization, name in zip(unseen, named, strict=True)
+    rows = (
+        name
+        | {
+            "#n": cells.number(len(generalization.gap.values)),
+            "#unseen levels, IQM [95 %]": cells.estimated(generalization.unseen.estimate),
+            "#levels of training, IQM [95 %]": cells.estimated(generalization.training.estimate),
+            "#gap, IQM [95 %]": cells.estimated(generalization.gap.estimate),
+            "note": Cell(generalization.note),
+        }
+        for generalization, name in zip(generalized, places([one.group for one in generalized]), strict=True)
     )
-    told = (f"#{name}, IQM [95 %]" for name in ("unseen levels", "levels of training", "gap"))
-    return Table("generalization", (*heads, *cells.columns("#n", *told, "note")), rows)
+    return cells.table("generalization", rows)

@@ -10,30 +10,25 @@ from orchestrator.analysis.groups.grouping import Final, known
 from orchestrator.analysis.groups.speeds import is_provisional
 from orchestrator.analysis.report.blocks import Block, Section, Text
 from orchestrator.analysis.report.data import ReportData
-from orchestrator.analysis.report.group_cells import THROUGHPUTS, end_to_end, places, provisional_note
-from orchestrator.analysis.statistics.bootstrap import middle
+from orchestrator.analysis.report.group_cells import places, provisional_note, throughputs
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
 
 
 def group_table(finals: Sequence[Final]) -> Table:
     """Return the table of groups: states, final returns and throughputs."""
-    heads, named = places([final.group for final in finals])
     rows = []
-    for final, name in zip(finals, named, strict=True):
+    for final, name in zip(finals, places([final.group for final in finals]), strict=True):
         counted = final.group.counted()[0]
-        rows.append(
-            (
-                *name,
-                cells.number(len(final.values)),
-                Cell(final.group.states_text),
-                cells.estimated(final.estimate),
-                cells.number(middle(known(counted, TRAINING))),
-                end_to_end(known(counted, END_TO_END), is_provisional(counted)),
-                Cell(final.note),
-            )
-        )
-    told = cells.columns("#n", "states", "#final return, IQM [95 %]", *THROUGHPUTS, "note")
-    return Table("groups", (*heads, *told), tuple(rows))
+        speeds = known(counted, TRAINING), known(counted, END_TO_END)
+        told = {
+            "#n": cells.number(len(final.values)),
+            "states": Cell(final.group.states_text),
+            "#final return, IQM [95 %]": cells.estimated(final.estimate),
+            **throughputs(*speeds, is_provisional(counted)),
+            "note": Cell(final.note),
+        }
+        rows.append(name | told)
+    return cells.table("groups", rows)
 
 
 def section(data: ReportData) -> Section:

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
+from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.improvement import Improvement, standing
 from orchestrator.analysis.groups.limits import unranked
 from orchestrator.analysis.report.blocks import Block, Gallery, Points, Section, Text
@@ -59,9 +60,7 @@ _HALF = 0.5
 
 def improvement_pictures(improvements: Sequence[Improvement]) -> Iterator[Picture]:
     """Draw each reference variant against the others, one picture per reference."""
-    by_first: dict[tuple[tuple[str, ...], int], list[Improvement]] = {}
-    for improvement in improvements:
-        by_first.setdefault((improvement.tasks, id(improvement.better)), []).append(improvement)
+    by_first = gathered(((pair.tasks, id(pair.better)), pair) for pair in improvements)
     small = len(by_first) > 1
     for number, ((tasks, _), pairs) in enumerate(by_first.items(), 1):
         title = tasks[0] if len(tasks) == 1 else f"All {len(tasks)} tasks"
@@ -116,20 +115,21 @@ def _improvements(pairs: Sequence[Improvement], title: str, *, small: bool) -> D
 
 def improvement_table(improvements: Sequence[Improvement]) -> Table:
     """Return the table of pairs: the chance that one variant beats the other, and the verdict."""
-    rows = [
-        (
-            Cell(
-                improvement.tasks[0] or cells.MISSING
-                if len(improvement.tasks) == 1
-                else f"all {len(improvement.tasks)} tasks"
+    rows = (
+        {
+            "task": Cell(_tasks(improvement.tasks)),
+            "X": Cell(improvement.better.label),
+            "Y": Cell(improvement.other.label),
+            "#P(X > Y) [95 %]": cells.estimated(improvement, "{:.2f}".format),
+            "more than luck": Cell(
+                improvement.verdict, None if improvement.beyond_chance is None else improvement.chance
             ),
-            Cell(improvement.better.label),
-            Cell(improvement.other.label),
-            cells.estimated(improvement),
-            Cell(improvement.verdict, None if improvement.beyond_chance is None else improvement.chance),
-            Cell(f"{improvement.better.n} and {improvement.other.n}"),
-        )
+            "runs of X and Y": Cell(f"{improvement.better.n} and {improvement.other.n}"),
+        }
         for improvement in improvements
-    ]
-    heads = cells.columns("task", "X", "Y", "#P(X > Y) [95 %]", "more than luck", "runs of X and Y")
-    return Table("pairs", heads, tuple(rows))
+    )
+    return cells.table("pairs", rows)
+
+
+def _tasks(tasks: Sequence[str]) -> str:
+    return f"all {len(tasks)} tasks" if len(tasks) > 1 else tasks[0] or cells.MISSING

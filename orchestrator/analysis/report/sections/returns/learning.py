@@ -93,13 +93,8 @@ def _limits(panel: Sequence[Curve]) -> tuple[float, float] | None:
     """Return the range of returns that all pictures of a task share, so that they can be compared."""
     if len(panel) <= plotting.LINES:
         return None
-    drawn = [
-        [float(value) for end in (*curve.band, *_seeds(curve)) if end is not None for value in end]
-        for curve in panel
-    ]
-    low, high = min(map(min, drawn)), max(map(max, drawn))
-    margin = 0.05 * (high - low) or 1.0
-    return low - margin, high + margin
+    drawn = (end for curve in panel for end in (*curve.band, *_seeds(curve)) if end is not None)
+    return plotting.shared_range([float(value) for end in drawn for value in end])
 
 
 def _return_name(metric: str) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from itertools import islice
 
-from orchestrator.analysis.groups.curves import Curve, loss_metrics, several_curves
+from orchestrator.analysis.groups.curves import curves_of, loss_metrics
 from orchestrator.analysis.report.blocks import Section, drawn_section
 from orchestrator.analysis.report.data import MOST_DRAWN, ReportData
-from orchestrator.analysis.report.drawing import plotting
 from orchestrator.analysis.report.drawing.plotting import Picture
 from orchestrator.analysis.report.sections.returns.learning import learning_pictures
 
@@ -24,9 +23,6 @@ def section(data: ReportData) -> Section | None:
 def pictures(data: ReportData) -> tuple[Picture, ...]:
     """Draw the first losses of the first groups."""
     names = loss_metrics(data.collected)[:_MOST_LOSSES]
-    losses: list[Curve] = []
-    for own in several_curves(data.collected, data.groups[:MOST_DRAWN], names):
-        losses += own
-        if len(losses) > _MOST_LOSSES * plotting.LINES:  # more would not be drawn
-            break
+    found = curves_of(data.collected, data.groups[:MOST_DRAWN], names)
+    losses = list(islice(found, _MOST_LOSSES * MOST_DRAWN))
     return tuple(islice(learning_pictures(losses, "losses"), _MOST_LOSSES))

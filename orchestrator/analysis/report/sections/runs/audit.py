@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.analysis import cells
-from orchestrator.analysis.cells import Cell, Table
+from orchestrator.analysis.cells import Cell
 from orchestrator.analysis.groups.speeds import FEWEST_RUNS
 from orchestrator.analysis.report.blocks import Section, Text
 from orchestrator.analysis.report.data import ReportData
@@ -28,18 +28,15 @@ def section(data: ReportData) -> Section | None:
         return None
     if not any(check.compared for check in data.audit):
         return Section("audit", _TITLE, (Text(_NOTHING),))
-    rows = [
-        (
-            Cell(check.name),
-            _judged(check),
-            Cell("\n".join(check.flags[:_MOST_FLAGS])),
-        )
+    rows = (
+        {
+            "condition": Cell(check.name),
+            "between variants": _judged(check),
+            "red flag": Cell("\n".join(check.flags[:_MOST_FLAGS])),
+        }
         for check in data.audit
-    ]
-    table = Table(
-        "conditions", cells.columns("condition", "between variants", "red flag"), tuple(rows), headed=True
     )
-    return Section("audit", _TITLE, (table, Text(_AUDIT, note=True)))
+    return Section("audit", _TITLE, (cells.table("conditions", rows, headed=True), Text(_AUDIT, note=True)))
 
 
 def _judged(check: FairnessCheck) -> Cell:

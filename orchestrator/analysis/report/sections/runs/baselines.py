@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 from statistics import median
@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from orchestrator.analysis import cells
-from orchestrator.analysis.cells import Cell, Column, Table
+from orchestrator.analysis.cells import Cell, Table
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.evaluations.baselines import (
     BaselineVerdict,
@@ -26,6 +26,7 @@ from orchestrator.analysis.evaluations.baselines import (
     rankings,
 )
 from orchestrator.analysis.evaluations.matrix import BEHAVIOUR
+from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.curves import FramesToThreshold
 from orchestrator.analysis.groups.grouping import SeedGroup
 from orchestrator.analysis.groups.variants import names
@@ -90,9 +91,7 @@ def _figure(
 def verdicts(ranked: Sequence[Ranking]) -> Iterator[str]:
     """Yield for each variant in how many tasks it is at least the best baseline."""
     labels = names([ranking.of.group.point for ranking in ranked], ("task", "sweep"))
-    by_variant: dict[str, list[BaselineVerdict]] = {}
-    for ranking, label in zip(ranked, labels, strict=True):
-        by_variant.setdefault(label, []).append(ranking.verdict)
+    by_variant = gathered((label, ranking.verdict) for ranking, label in zip(ranked, labels, strict=True))
     for label, own in by_variant.items():
         yield f"{label}: {_counted(own)}" if len(by_variant) > 1 else _counted(own).capitalize()
 
@@ -142,21 +141,19 @@ def index(value: float) -> str:
 
 def ranking_table(ranked: Sequence[Ranking]) -> Table:
     """Return the table of a figure: policies, the best baseline, the verdict, the gap closed."""
-    with_gap = any(ranking.gap for ranking in ranked)
-    rows = [
-        (
-            Cell(title),
-            cells.number(ranking.estimate.n),
-            _estimate(ranking.estimate, cells.shown),
-            _best(ranking),
-            Cell(ranking.verdict, list(BaselineVerdict).index(ranking.verdict)),
-            *([_estimate(ranking.gap)] if with_gap else []),
-        )
+    gap = "#gap closed, IQM [95 %]"
+    rows = (
+        {
+            "task": Cell(title),
+            "#n": cells.number(ranking.estimate.n),
+            f"#{ranking.figure}, IQM [95 %]": cells.estimated(ranking.estimate, cells.shown),
+            "#best baseline": _best(ranking),
+            "policies against it": Cell(ranking.verdict, list(BaselineVerdict).index(ranking.verdict)),
+            gap: cells.estimated(ranking.gap, index),
+        }
         for ranking, title in _titled(ranked)
-    ]
-    told = cells.columns("#n", f"#{ranked[0].figure}, IQM [95 %]", "#best baseline", "policies against it")
-    gap = cells.columns("#gap closed, IQM [95 %]") if with_gap else ()
-    return Table("policies", (*cells.columns("task"), *told, *gap), tuple(rows))
+    )
+    return cells.table("policies", rows, if_any=(gap,))
 
 
 def players_table(ranked: Sequence[Ranking]) -> Table:
@@ -170,12 +167,11 @@ def players_table(ranked: Sequence[Ranking]) -> Table:
         distinct.setdefault((ranking.of.group.task, str(ranking.of.players(figure))), ranking)
     shared = list(distinct.values())
     players = sorted({name for ranking in shared for name in ranking.of.players(figure)})
-    rows = [
-        (Cell(title), *(_player(ranking, figure, player) for player in players))
+    rows = (
+        {"scripted players": Cell(title)} | {f"#{name}": _player(ranking, figure, name) for name in players}
         for ranking, title in _titled(shared)
-    ]
-    heads = (*cells.columns("scripted players"), *(Column(player, numeric=True) for player in players))
-    return Table("scripted players", heads, tuple(rows), headed=True)
+    )
+    return cells.table("scripted players", rows, headed=True)
 
 
 def _titled(ranked: Sequence[Ranking]) -> Iterator[tuple[Ranking, str]]:
@@ -233,7 +229,7 @@ def _reached(frames: float, trained: float) -> str:
 
 def _spacing(reached: Sequence[FramesToThreshold | None]) -> Cell:
     spacing = next((one.spacing for one in reached if one is not None), None)
-    return Cell(cells.MISSING) if spacing is None else Cell(f"{_compact(spacing)} frames", spacing)
+    return cells.number(spacing, lambda frames: f"{_compact(frames)} frames")
 
 
 def _compact(frames: float) -> str:
@@ -243,17 +239,18 @@ def _compact(frames: float) -> str:
 def behaviour_table(evaluated: EvaluatedSweep) -> Table:
     """Return the table of behaviour: a row for each group, and for each scripted player over all tasks."""
     labels = group_titles([group.group for group in evaluated.groups])
+    columns = {f"#{name.removeprefix(BEHAVIOUR)}": name for name in evaluated.behaviour}
     rows = [
-        (Cell(label), *(_estimate(estimate_of(group.values(name))) for name in evaluated.behaviour))
+        {"policies": Cell(label)}
+        | {key: cells.estimated(estimate_of(group.values(name)), index) for key, name in columns.items()}
         for group, label in zip(evaluated.groups, labels, strict=True)
     ]
-    players = sorted({player for group in evaluated.groups for player in group.baselines})
     rows += [
-        (Cell(f"scripted: {player}"), *(_range(evaluated, name, player) for name in evaluated.behaviour))
-        for player in players
+        {"policies": Cell(f"scripted: {player}")}
+        | {key: _range(evaluated, name, player) for key, name in columns.items()}
+        for player in sorted({player for group in evaluated.groups for player in group.baselines})
     ]
-    heads = cells.columns("policies", *(f"#{name.removeprefix(BEHAVIOUR)}" for name in evaluated.behaviour))
-    return Table("behaviour", heads, tuple(rows), headed=True)
+    return cells.table("behaviour", rows, headed=True)
 
 
 def _range(evaluated: EvaluatedSweep, figure: str, player: str) -> Cell:
@@ -278,17 +275,6 @@ def group_titles(groups: Sequence[SeedGroup]) -> list[str]:
 
 def _joined(task: str, label: str) -> str:
     return f"{task} {label}".strip()
-
-
-def _estimate(estimate: Estimate | None, told: Callable[[float], str] = index) -> Cell:
-    """Return an estimate as a cell, with its interval if it has one."""
-    if estimate is None:
-        return Cell(cells.MISSING)
-    low, high = estimate.low, estimate.high
-    if low is None or high is None:
-        return Cell(told(estimate.value), estimate.value)
-    text = f"{told(estimate.value)} [{told(low)}, {told(high)}]"
-    return Cell(text, estimate.value, ends=(float(low), float(high)))
 
 
 _CAPTION = (

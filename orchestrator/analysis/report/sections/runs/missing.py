@@ -32,16 +32,16 @@ def missing_table(missing: Sequence[Missing], label: Callable[[Mapping[str, Any]
 
     ``label`` names a run's keys.
     """
-    rows = [
-        (
-            Cell(f"{item.run_id[:8]} {label(item.point)}".strip(), title=item.run_id),
-            Cell(item.state.value, state=item.state.value),
-            Cell(item.reason or cells.MISSING),
-            Cell(_next(item), source=True),
-        )
+    rows = (
+        {
+            "run": Cell(f"{item.run_id[:8]} {label(item.point)}".strip(), title=item.run_id),
+            "state": Cell(item.state.value, state=item.state.value),
+            "reason": Cell(item.reason or cells.MISSING),
+            "next": Cell(_next(item), source=True),
+        }
         for item in missing
-    ]
-    return Table("missing runs", cells.columns("run", "state", "reason", "next"), tuple(rows))
+    )
+    return cells.table("missing runs", rows)
 
 
 def _next(item: Missing) -> str:
