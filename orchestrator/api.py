@@ -31,10 +31,10 @@ from orchestrator.analysis.collect import Collected, collect, write
 from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
 from orchestrator.control import fleet
 from orchestrator.control.flow import Flow, grid_flow
-from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import NotFoundError, OrchestrateError
 from orchestrator.core.labels import labeller
 from orchestrator.core.types import Sweep
+from orchestrator.planning.plan import SubmitOptions
 from orchestrator.rundir import SweepDir
 from orchestrator.status.survey import Survey
 from orchestrator.ui.cli.watch import sweep_table

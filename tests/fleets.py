@@ -11,6 +11,7 @@ from orchestrator.core.records import plain
 from orchestrator.core.types import Job, JobStatus, Resources
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog
 from orchestrator.rundir.records.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
+from orchestrator.status.liveness import Moment
 from orchestrator.status.survey import Survey, survey
 from orchestrator.ui.top.model import History
 from tests.helpers import ledger_entry
@@ -81,9 +82,7 @@ class Stage:
             raise self.problem
         logs = list(self.logs.values())
         alive = self.alive
-        return survey(
-            self.rows, self.ledger, logs, alive=lambda _: alive, now=now, lease=300.0, jobs=self.jobs
-        )
+        return survey(self.rows, self.ledger, logs, Moment(lambda _: alive, now, 300.0), jobs=self.jobs)
 
 
 class StagedFleet:

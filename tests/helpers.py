@@ -19,15 +19,14 @@ import pytest
 from orchestrator.backends.base import Backend
 from orchestrator.config.trainers import get_trainer
 from orchestrator.control.submit import (
-    AS_USUAL,
     SubmissionReport,
-    SubmitOptions,
     inspect_sweep,
     plan_sweep,
     submit_checked,
 )
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources, Run, RunState, Sweep
+from orchestrator.planning.plan import AS_USUAL, SubmitOptions
 from orchestrator.rundir import AttemptDir, IndexRow, LedgerEntry, Result, RunDir, SweepDir
 from orchestrator.rundir.records.ledger_entries import OtherEntry, parse_entry
 from orchestrator.status.survey import RunStatus, Survey

@@ -14,10 +14,10 @@ from pathlib import Path
 from orchestrator.control import submit
 from orchestrator.control.last_submission import LastSubmission, latest_target
 from orchestrator.control.poll import poll_sweep
-from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import OrchestrateError, QueueFullError, RefusedError
 from orchestrator.core.formatting import count
 from orchestrator.core.types import Capacity, Plan
+from orchestrator.planning.plan import SubmitOptions
 from orchestrator.rundir import SweepDir
 
 # Seconds between the ends of waiting of jobs that end together.

@@ -10,10 +10,11 @@ from orchestrator.backends.base import Backend
 from orchestrator.config.check import check_plan
 from orchestrator.config.code.snapshot import key_notes
 from orchestrator.control import submit
-from orchestrator.control.submit import AS_USUAL, SubmissionPlan, SubmitOptions, SweepState
+from orchestrator.control.submit import SubmissionPlan, SweepState
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
 from orchestrator.core.records import plain
 from orchestrator.core.types import Plan, TargetAssignment
+from orchestrator.planning.plan import AS_USUAL, SubmitOptions
 from orchestrator.rundir import FrozenCode
 
 # Note of a plan made without the limits of the cluster.

@@ -11,12 +11,12 @@ from orchestrator.control import decisions, submit
 from orchestrator.control.cloud import cloud_instances
 from orchestrator.control.cloud.exchange import Tell, drain_instances, exchange_with_instances, quietly
 from orchestrator.control.poll import leave_queue, poll_sweep
-from orchestrator.control.submit import AS_USUAL, SubmitOptions
 from orchestrator.core.errors import BackendUnavailableError, BudgetError, RefusedError, StorageError
 from orchestrator.core.types import JobState, Reason, RunState, Sweep
 from orchestrator.planning.auto_retry import second_chances
 from orchestrator.planning.budget import worth_going_on
 from orchestrator.planning.ordering import canaries
+from orchestrator.planning.plan import AS_USUAL, SubmitOptions
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.records.ledger_entries import AttemptsEntry, jobs_of
 from orchestrator.status.disk_check import proved_ended

@@ -7,10 +7,11 @@ from statistics import fmean
 
 from orchestrator.backends.registry import list_price, make_backend
 from orchestrator.config.profiles import find_profile
-from orchestrator.control.submit import SubmitOptions, SweepState, plan_sweep
+from orchestrator.control.submit import SweepState, plan_sweep
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.planning.budget import forecast
 from orchestrator.planning.estimate import Forecast, where_of
+from orchestrator.planning.plan import SubmitOptions
 from orchestrator.planning.throughput.table import load_table
 
 

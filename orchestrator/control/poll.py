@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from orchestrator.backends.local import LocalBackend
@@ -22,6 +21,7 @@ from orchestrator.rundir.files.plain_files import open_plain
 from orchestrator.rundir.records.journal import ENDED, REVOKED
 from orchestrator.rundir.records.ledger_entries import SubmissionEntry, jobs_of, submissions
 from orchestrator.status.ledger import job_ids
+from orchestrator.status.liveness import Moment
 from orchestrator.status.ownership import assigned
 from orchestrator.status.survey import RunStatus, Survey, survey
 from orchestrator.status.synced_copy import look_at_copy
@@ -49,14 +49,15 @@ def poll_sweep(sweep_dir: SweepDir, rows: Sequence[IndexRow] | None = None, *, a
         return look_at_copy(sweep_dir, copy, rows)
     ledger, logs = sweep_dir.read_ledger(), sweep_dir.read_journals()
     rows = sweep_dir.read_index() if rows is None else rows
-    fold = partial(survey, rows, ledger, alive=Holder.alive, lease=lease_seconds())
-    seen, began = fold(logs, now=time.time()), time.monotonic()
+    moment, began = Moment(Holder.alive, time.time(), lease_seconds()), time.monotonic()
+    seen = survey(rows, ledger, logs, moment)
     jobs = _not_over_yet(_ask(_open_jobs(ledger, logs, seen)), sweep_dir) if ask else {}
     if not jobs:
         return _without_given(seen, ledger)
     if time.monotonic() - began > _LONG_S:
         logs = sweep_dir.read_journals()  # what was written while a backend was waited for
-    seen = _with_endings(sweep_dir, fold(logs, now=time.time(), jobs=jobs), logs)
+    seen = survey(rows, ledger, logs, replace(moment, now=time.time()), jobs)
+    seen = _with_endings(sweep_dir, seen, logs)
     return _without_given(replace(seen, notes=(*seen.notes, *_held(seen))), ledger)
 
 

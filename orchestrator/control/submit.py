@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from orchestrator.backends.base import Backend
@@ -21,11 +22,12 @@ from orchestrator.control.poll import (
 )
 from orchestrator.control.staleness import with_stale
 from orchestrator.control.submission import Submission, scripts_of, without
-from orchestrator.core.errors import DamagedFileError, OrchestrateError
+from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import Capacity, Plan, Run, RunState, Sweep, TargetAssignment, number_of
 from orchestrator.planning.auto_retry import second_chances
 from orchestrator.planning.budget import BudgetedPlan, reckon
-from orchestrator.planning.plan import make_plan
+from orchestrator.planning.estimate import where_at
+from orchestrator.planning.plan import AS_USUAL, SubmitOptions, make_plan
 from orchestrator.rundir import FrozenCode, IndexRow, LedgerEntry, RunDir, SweepDir
 from orchestrator.rundir.copies.synced import require_own
 from orchestrator.rundir.records.ledger_entries import (
@@ -130,26 +132,6 @@ def unbegun(sweep: Sweep, sweep_dir: SweepDir) -> SweepState:
 
 
 @dataclass(frozen=True)
-class SubmitOptions:
-    """How a person wants a sweep submitted: runs at once in a job, one run of each configuration first.
-
-    ``budget``: US dollars that all of the sweep may cost, infinite for as much as it takes; ``None`` leaves
-    it at what was wished before.
-    """
-
-    slots: int | None = None
-    canary: bool = False
-    budget: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.budget is not None and not self.budget >= 0:  # nor is what is not a number
-            raise OrchestrateError(f"budget: found {self.budget}, expected US dollars, 0 or more")
-
-
-AS_USUAL = SubmitOptions()
-
-
-@dataclass(frozen=True)
 class SubmissionPlan:
     """What would be submitted, by which state. ``room``: jobs that the queue still accepts, if limited."""
 
@@ -190,8 +172,7 @@ def plan_sweep(
         state.seen,
         capacity,
         submission=_next_submission(state.seen.ledger),
-        slots=options.slots,
-        canary=options.canary,
+        options=options,
         assignment=assignment,
     )
     return SubmissionPlan(plan, state, options, assignment, capacity.room)
@@ -298,7 +279,8 @@ def _submit(
             code = submitted_code(sweep_dir)
         code = code or freeze(sweep_dir, Path.cwd())
         budget = prospect.options.budget
-        money = reckon(plan, seen, sweep_dir, backend.address, list_price, budget, launch=define)
+        where = partial(where_at, backend.address, list_price)
+        money = reckon(plan, seen, sweep_dir, where, budget, launch=define)
         scripts = scripts_of(money.plan, sweep_dir, backend, code)
         entry = _entry(money, prospect, backend, grid, code)
         submission = Submission(money.plan, sweep_dir, entry)  # what cannot be rendered is not on record

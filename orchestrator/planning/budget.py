@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.config.backends import is_rented
-from orchestrator.config.profiles import find_profile
-from orchestrator.core.errors import BudgetError, OrchestrateError, ProfileError
+from orchestrator.core.errors import BudgetError, OrchestrateError
 from orchestrator.core.formatting import dollars, duration
 from orchestrator.core.types import Job, Plan, Price
 from orchestrator.planning.accounts import accounts
-from orchestrator.planning.estimate import Catalog, Forecast, Range, TargetCost, forecast_plan, where_of
+from orchestrator.planning.estimate import Forecast, Range, TargetCost, forecast_plan
 from orchestrator.planning.plan import to_do
 from orchestrator.planning.throughput.lookup import SpeedTable
 from orchestrator.planning.throughput.table import load_table
@@ -59,18 +58,17 @@ def reckon(
     plan: Plan,
     seen: Survey,
     sweep_dir: SweepDir,
-    address: str,
-    catalog: Catalog,
+    where: Callable[[SpeedTable], TargetCost | None],
     asked: float | None,
     *,
     launch: bool,
 ) -> BudgetedPlan:
     """Predict a plan's cost, and share the budget that holds among its jobs.
 
-    ``address``: the target's, as in the ledger. ``catalog``: prices of cloud machines. ``asked`` replaces the
-    budget that holds (US dollars; infinite: none); ``None`` keeps it. A ``launch`` with a predicted cost
-    above the remaining budget raises :class:`BudgetError`. Other submissions, such as the replacement of a
-    worker, only get what is left. With an unknown cost only the shares limit the jobs.
+    ``where``: the target's costs, as of :func:`where_at`. ``asked`` replaces the budget that holds (US
+    dollars; infinite: none); ``None`` keeps it. A ``launch`` with a predicted cost above the remaining budget
+    raises :class:`BudgetError`. Other submissions, such as the replacement of a worker, only get what is
+    left. With an unknown cost only the shares limit the jobs.
     """
     if not plan.jobs:
         unheard = asked is not None and bool(seen.live)
@@ -81,7 +79,9 @@ def reckon(
         )
     ledger = sweep_dir.read_ledger()
     budget = budget_on_record(ledger) if asked is None else asked
-    found = _forecast(plan, seen, sweep_dir, address, catalog)
+    table = load_table(sweep_dir.results)
+    place = where(table)
+    found = None if place is None else forecast(plan, seen, place, table)
     price = found.where.price if found is not None else None
     cost = SubmissionCost(
         "inf" if budget is None or math.isinf(budget) else budget,
@@ -143,17 +143,6 @@ def forecast(plan: Plan, seen: Survey, where: TargetCost, table: SpeedTable) -> 
     targets = {run.run_id: run.target for run in plan.sweep.runs}
     own = {run_id: why for run_id, why in plan.skipped.items() if targets[run_id] in (None, plan.target)}
     return forecast_plan(replace(plan, skipped=own), seen, where, table)
-
-
-def _forecast(
-    plan: Plan, seen: Survey, sweep_dir: SweepDir, address: str, catalog: Catalog
-) -> Forecast | None:
-    try:
-        profile = find_profile(address)
-    except (ProfileError, OSError):
-        return None  # the target has no profile file, or the file was removed
-    table = load_table(sweep_dir.results)
-    return forecast(plan, seen, where_of(profile, table, catalog), table)
 
 
 def _require_budget(found: Forecast, budget: float, left: float, spending: Spending) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Protocol
 
 from orchestrator.config.trainers import get_trainer
+from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import (
     Array,
     Capacity,
@@ -33,23 +34,43 @@ from orchestrator.status.survey import RunStatus, Survey
 _TO_DO = (RunState.PENDING, RunState.INTERRUPTED, RunState.SKIPPED)
 
 
+@dataclass(frozen=True)
+class SubmitOptions:
+    """How a person wants a sweep submitted.
+
+    ``slots``: runs at once in a job; by default as many as fit, on one machine less those already running.
+    ``canary``: one run of each configuration first. ``budget``: US dollars that all of the sweep may cost,
+    infinite for no limit; ``None`` keeps the one that holds.
+    """
+
+    slots: int | None = None
+    canary: bool = False
+    budget: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.budget is not None and not self.budget >= 0:  # nor is what is not a number
+            raise OrchestrateError(f"budget: found {self.budget}, expected US dollars, 0 or more")
+
+
+AS_USUAL = SubmitOptions()
+
+
 def make_plan(
     sweep: Sweep,
     survey: Survey,
     capacity: Capacity,
     *,
     submission: int,
-    slots: int | None = None,
-    canary: bool = False,
+    options: SubmitOptions = AS_USUAL,
     assignment: TargetAssignment | None = None,
 ) -> Plan:
     """Assign every unfinished run that the target can train to a job, with interleaved configurations.
 
-    ``slots``: runs at once in a job; by default as many as fit, on one machine less those already running.
     With ``canary`` one run of each configuration is planned until one has trained; the others wait.
     ``submission``: the number of the future ledger entry, which begins the job tokens. With an ``assignment``
     only its runs are planned.
     """
+    slots = options.slots
     todo = to_do(sweep, survey)
     skipped: dict[str, str] = {}
     if assignment is not None:
@@ -63,7 +84,7 @@ def make_plan(
     avoid = tuple(survey.bad_machines) if capacity.can_avoid else ()
     order = partial(in_turns, known=sweep.runs, survey=survey)
     builder = _Builder(sweep, capacity, _room(capacity, survey), submission, avoid, order)
-    if canary:
+    if options.canary:
         todo, held_back = canaries(todo, sweep.runs, survey)
         builder.waiting += [run.run_id for run in held_back]
     if todo and capacity.array_size is None:

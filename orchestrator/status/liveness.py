@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from orchestrator.core.types import JobState, JobStatus
@@ -10,6 +11,18 @@ from orchestrator.rundir import Holder, LedgerEntry, WorkerLog
 from orchestrator.rundir.records.ledger_entries import SubmissionEntry, jobs_of
 
 Alive = Callable[[Holder], bool | None]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a sweep is surveyed, in epoch seconds, and how workers are judged then: by their process, and by
+    their ``lease`` in seconds.
+    """
+
+    alive: Alive
+    now: float
+    lease: float
+
 
 # A run is shown as stalled after this many of its own longest silences, and never within a lease.
 _SILENCES = 5

@@ -16,7 +16,7 @@ from orchestrator.status.attempts import Attempt, Attempts, attempts_of, figures
 from orchestrator.status.bad_nodes import failing_machines
 from orchestrator.status.ledger import targets_of, unreadable_files
 from orchestrator.status.liveness import (
-    Alive,
+    Moment,
     is_active,
     is_alive,
     is_stalled,
@@ -164,19 +164,12 @@ def survey(
     rows: Sequence[IndexRow],
     ledger: Sequence[LedgerEntry],
     logs: Sequence[WorkerLog],
-    *,
-    alive: Alive,
-    now: float,
-    lease: float,
+    moment: Moment,
     jobs: Mapping[str, JobStatus] | None = None,
 ) -> Survey:
-    """Fold index, ledger and journals into one state per run.
-
-    ``alive`` judges a worker's process; ``jobs``: backends' answers by token; ``now`` and ``lease`` are in
-    seconds.
-    """
+    """Fold index, ledger and journals into one state per run. ``jobs``: backends' answers by token."""
     jobs = jobs or {}
-    living = {log.token: is_alive(log, jobs.get(log.token), alive) for log in logs}
+    living = {log.token: is_alive(log, jobs.get(log.token), moment.alive) for log in logs}
     live = live_tokens(ledger, logs, living, jobs)
     decisions = decisions_in(ledger)
     attempts = attempts_of({row.run_id for row in rows}, logs, decisions)
@@ -184,7 +177,7 @@ def survey(
         row.run_id: _status(row.run_id, decisions.of(row.run_id), attempts.get(row.run_id, {}))
         for row in rows
     }
-    judge = _Judge({log.token: log for log in logs}, living, jobs, now, lease)
+    judge = _Judge({log.token: log for log in logs}, living, jobs, moment)
     for run_id, status in statuses.items():
         if status.state is RunState.RUNNING:
             status = judge.judged(status, attempts[run_id][status.attempt])
@@ -196,7 +189,7 @@ def survey(
         statuses,
         live,
         unreadable_files(ledger, logs),
-        failing_machines(rows, logs, now),
+        failing_machines(rows, logs, moment.now),
         jobs,
         targets=targets_of(ledger),
         working=live & working_tokens(living, jobs),
@@ -328,8 +321,7 @@ class _Judge(NamedTuple):
     logs: Mapping[str, WorkerLog]
     living: Mapping[str, bool | None]
     jobs: Mapping[str, JobStatus]
-    now: float
-    lease: float
+    moment: Moment
 
     def judged(self, status: RunStatus, attempt: Attempt) -> RunStatus:
         """Return the status of a running run by its worker's life."""
@@ -339,9 +331,9 @@ class _Judge(NamedTuple):
             said = job.text if job and job.state is JobState.UNKNOWN else status.message
             return replace(status, state=RunState.UNKNOWN, message=said)
         if lives:
-            silent = is_stalled(times, self.now, self.lease)
+            silent = is_stalled(times, self.moment.now, self.moment.lease)
             return replace(status, state=RunState.STALLED) if silent else status
-        if outlived(self.logs[token], job) and is_active(times, self.now, self.lease):
+        if outlived(self.logs[token], job) and is_active(times, self.moment.now, self.moment.lease):
             said = f"its worker still writes, and its job is back in the queue: {job.text if job else ''}"
             return replace(status, message=said)
         if job is None or job.reason is None:

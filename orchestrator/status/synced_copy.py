@@ -15,6 +15,7 @@ from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import IndexRow, SweepDir, lease_seconds
 from orchestrator.rundir.copies.synced import CopyDir
 from orchestrator.rundir.copy_origin import Copy, read_copy
+from orchestrator.status.liveness import Moment
 from orchestrator.status.survey import RunStatus, Survey, survey
 
 
@@ -43,9 +44,11 @@ def _as_recorded(sweep_dir: SweepDir, copy: Copy, rows: Sequence[IndexRow] | Non
         sweep_dir.read_index() if rows is None else rows,
         sweep_dir.read_ledger(),
         sweep_dir.read_journals(),
-        alive=lambda _: True,  # until its journal records its exit
-        now=time.time() if copy.time is None else copy.time,
-        lease=lease_seconds(),
+        Moment(
+            lambda _: True,  # until its journal records its exit
+            time.time() if copy.time is None else copy.time,
+            lease_seconds(),
+        ),
     )
     refused = CopyDir(sweep_dir.path).refused()
     return replace(seen, statuses=dict(_without(seen.statuses, refused))) if refused else seen

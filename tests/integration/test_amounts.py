@@ -12,8 +12,8 @@ import typer
 from typer.testing import CliRunner
 
 from orchestrator.config.profiles import parse_profile
-from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.planning.plan import SubmitOptions
 from orchestrator.ui.cli import app
 
 # What else a command needs before it looks at the option.

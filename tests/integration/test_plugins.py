@@ -20,6 +20,7 @@ from orchestrator.backends.script import Script
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import load_sweep, runs_of
 from orchestrator.control import submit
+from orchestrator.planning.plan import AS_USUAL
 from orchestrator.rundir import SweepDir
 from tests import warm
 from tests.helpers import submit_sweep
@@ -151,7 +152,7 @@ def test_a_job_that_replaces_another_has_its_plugins(project: Path, monkeypatch:
     assert [job.plugins for job in first.jobs] == [sweep.plugins]
     recorded = load_sweep(sweep_dir.latest_grid_path())
     assert recorded.plugins != sweep.plugins
-    second = submit.resubmit(recorded, sweep_dir, backend, submit.AS_USUAL).plan
+    second = submit.resubmit(recorded, sweep_dir, backend, AS_USUAL).plan
     assert [job.plugins for job in second.jobs] == [sweep.plugins]
 
 

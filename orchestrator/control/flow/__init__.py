@@ -14,10 +14,11 @@ from orchestrator.control.flow.several_targets import SeveralTargets
 from orchestrator.control.flow.this_tree import OwnTarget
 from orchestrator.control.last_submission import latest_target
 from orchestrator.control.multi_target import SharedSweep, targets_of
+from orchestrator.control.remote.delegate import Delegation
 from orchestrator.control.remote.delegated import Assignment, take_up
 from orchestrator.control.submission import Started
-from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.types import Sweep
+from orchestrator.planning.plan import SubmitOptions
 from orchestrator.rundir import SweepDir
 
 __all__ = ["Flow", "Started", "Tell", "again_flow", "assigned_flow", "flow_of", "grid_flow"]
@@ -42,7 +43,8 @@ def flow_of(
         shared = SharedSweep(sweep, sweep_dir, options, adopt)
         return SeveralTargets(shared, targets_of(shared, names, scheduler_options, asked=on is not None))
     if profile := behind_ssh(sweep, on):
-        return TargetOverSsh(sweep, sweep_dir, options, profile, scheduler_options, only=None, adopt=adopt)
+        asked = Delegation(sweep, sweep_dir, profile, options, scheduler_options, adopt=adopt)
+        return TargetOverSsh(asked)
     return OwnTarget(
         sweep, sweep_dir, options, target_of(sweep, on, scheduler_options), take_back=on is not None
     )
@@ -55,7 +57,7 @@ def again_flow(
     if on is None and len(sweep.targets) > 1:
         return flow_of(sweep, sweep_dir, options)
     if profile := behind_ssh(sweep, on):
-        return TargetOverSsh(sweep, sweep_dir, options, profile, (), only=run_ids, adopt=False)
+        return TargetOverSsh(Delegation(sweep, sweep_dir, profile, options, only=run_ids))
     latest = latest_target(sweep_dir) if on is None else None
     backend = latest.backend if latest else target_of(sweep, on)
     return OwnTarget(sweep, sweep_dir, options, backend)

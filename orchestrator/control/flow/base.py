@@ -10,8 +10,8 @@ from typing import Any
 from orchestrator.control.cloud.exchange import Tell, quietly
 from orchestrator.control.follow import WhyLeft, exit_code_of, why_left
 from orchestrator.control.submission import Started
-from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.types import RunState, Sweep
+from orchestrator.planning.plan import SubmitOptions
 from orchestrator.rundir import SweepDir
 from orchestrator.status.survey import Survey
 

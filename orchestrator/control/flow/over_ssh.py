@@ -2,47 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.config.profiles import Profile, as_typed
+from orchestrator.config.profiles import as_typed
 from orchestrator.control import fleet
 from orchestrator.control.flow.base import Flow
 from orchestrator.control.follow import WhyLeft
 from orchestrator.control.remote import delegate
 from orchestrator.control.remote.delegate import Delegation
 from orchestrator.control.submission import Started
-from orchestrator.control.submit import SubmitOptions
-from orchestrator.core.types import Reason, Sweep
-from orchestrator.rundir import SweepDir
+from orchestrator.core.types import Reason
 from orchestrator.status.survey import Survey
 
 
 class TargetOverSsh(Flow):
-    """A sweep given to the tree of a profile behind ssh, which submits it there.
-
-    ``only``: the runs that are given, by default all that are to do. ``adopt``: go on with a sweep of this
-    name that another tree submitted there.
-    """
+    """A sweep given to the tree of a profile behind ssh, which submits it there."""
 
     leaves = True
 
-    def __init__(
-        self,
-        sweep: Sweep,
-        sweep_dir: SweepDir,
-        options: SubmitOptions,
-        profile: Profile,
-        scheduler_options: Sequence[str],
-        *,
-        only: Collection[str] | None,
-        adopt: bool,
-    ) -> None:
-        super().__init__(sweep, sweep_dir, options)
-        self._profile = profile
-        self._asked = Delegation(sweep, sweep_dir, profile, options, scheduler_options, only, adopt)
-        self.target, self.on = profile.name, profile.address
+    def __init__(self, asked: Delegation) -> None:
+        super().__init__(asked.sweep, asked.sweep_dir, asked.options)
+        self._asked = asked
+        self.target, self.on = asked.profile.name, asked.profile.address
         self._seen: Survey | None = None
 
     def rehearse(self) -> Mapping[str, Any]:
@@ -61,7 +44,7 @@ class TargetOverSsh(Flow):
 
     @property
     def next_step(self) -> str:
-        return f"orchestrate sync {as_typed(self._profile)} brings results home"
+        return f"orchestrate sync {as_typed(self._asked.profile)} brings results home"
 
     def facts(self) -> Mapping[str, Any]:
         return {"on": self.target, "kept": dict(self._started.kept) if self._started else {}}

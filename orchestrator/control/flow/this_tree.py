@@ -18,11 +18,12 @@ from orchestrator.control.poll import leave_queue, poll_sweep
 from orchestrator.control.remote import delegate
 from orchestrator.control.staleness import with_stale
 from orchestrator.control.submission import Started, array_line, waiting
-from orchestrator.control.submit import SubmissionReport, SubmitOptions
+from orchestrator.control.submit import SubmissionReport
 from orchestrator.core.formatting import count
 from orchestrator.core.progress import report_step
 from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Plan, Sweep
+from orchestrator.planning.plan import SubmitOptions
 from orchestrator.rundir import FrozenCode, SweepDir
 from orchestrator.status.survey import Survey
 

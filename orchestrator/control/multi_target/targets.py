@@ -16,10 +16,11 @@ from orchestrator.control.poll import give_up
 from orchestrator.control.remote import delegate
 from orchestrator.control.remote.delegate import Delegation
 from orchestrator.control.remote.places import assigned_of
-from orchestrator.control.submit import SubmitOptions, SweepState, plan_sweep, submit_checked
+from orchestrator.control.submit import SweepState, plan_sweep, submit_checked
 from orchestrator.core.errors import GridError, OrchestrateError, ProfileError
 from orchestrator.core.types import Concern, JobState, Plan, RunState, Sweep, TargetAssignment
 from orchestrator.planning.distribute import TargetLoad, places_of
+from orchestrator.planning.plan import SubmitOptions
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.records.ledger_entries import AssignedEntry, RetryEntry, jobs_of
 from orchestrator.status.ledger import job_ids

@@ -20,10 +20,10 @@ from orchestrator.control.remote.program import RemoteProgram
 from orchestrator.control.remote.push_code import RemoteCode, look_there, push
 from orchestrator.control.remote.push_code import sent as as_sent
 from orchestrator.control.submission import Started
-from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.records import parse
 from orchestrator.core.types import Capacity, RunState, Sweep
+from orchestrator.planning.plan import SubmitOptions
 from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.copies.synced import require_own
 from orchestrator.rundir.frozen_code import SentCode

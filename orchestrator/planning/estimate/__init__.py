@@ -3,7 +3,7 @@
 from orchestrator.planning.estimate.advice import Advice, recommend
 from orchestrator.planning.estimate.forecast import Forecast, RunForecast, forecast_plan
 from orchestrator.planning.estimate.ranges import Range
-from orchestrator.planning.estimate.target_costs import Catalog, TargetCost, where_of
+from orchestrator.planning.estimate.target_costs import TargetCost, where_at, where_of
 
 __all__ = [
     "Advice",
@@ -14,5 +14,6 @@ __all__ = [
     "TargetCost",
     "forecast_plan",
     "recommend",
+    "where_at",
     "where_of",
 ]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from orchestrator.config.backends import NO_CLOUDS, get_backend
-from orchestrator.config.profiles import Profile
-from orchestrator.core.errors import OrchestrateError
+from orchestrator.config.profiles import Profile, find_profile
+from orchestrator.core.errors import OrchestrateError, ProfileError
 from orchestrator.core.machine import hardware
 from orchestrator.core.types import Price
 from orchestrator.core.units import megabytes, seconds
@@ -75,6 +75,14 @@ def where_of(profile: Profile, table: SpeedTable, catalog: Catalog) -> TargetCos
         notes += _cloud_notes(profile, waited)
     limit = spec.parallel(profile)
     return TargetCost(profile.name, profile.backend, place, price, limit, begin, end, notes, hold, idle)
+
+
+def where_at(address: str, catalog: Catalog, table: SpeedTable) -> TargetCost | None:
+    """Describe the target at an address of the ledger; ``None`` if its profile file was removed."""
+    try:
+        return where_of(find_profile(address), table, catalog)
+    except (ProfileError, OSError):
+        return None
 
 
 def _requested_machine(profile: Profile) -> str:

@@ -14,6 +14,7 @@ from orchestrator.planning.ordering import sweep_eta
 from orchestrator.rundir import AttemptDir, Holder, IndexRow, SweepDir, lease_seconds, sweeps
 from orchestrator.rundir.attempts.metrics import last_metrics
 from orchestrator.rundir.copy_origin import read_copy
+from orchestrator.status.liveness import Moment
 from orchestrator.status.survey import RunStatus, Survey, survey
 from orchestrator.status.synced_copy import look_at_copy
 from orchestrator.ui.monitor.snapshot import MonitoredRun, MonitoredSweep
@@ -87,7 +88,7 @@ class WatchedSweep:
                 self.seen = look_at_copy(self._dir, copy, rows)
             else:
                 ledger, lease = self._dir.read_ledger(), lease_seconds()
-                self.seen = survey(rows, ledger, logs, alive=_may_live, now=now, lease=lease)
+                self.seen = survey(rows, ledger, logs, Moment(_may_live, now, lease))
             self.problem = ""
         except (OrchestrateError, OSError) as error:
             self.problem = str(error)

@@ -104,8 +104,9 @@ def retry(
     from orchestrator.control.cloud.exchange import exchange_with_instances
     from orchestrator.control.flow import again_flow
     from orchestrator.control.remote import delegate
-    from orchestrator.control.submit import SubmitOptions, latest_sweep
+    from orchestrator.control.submit import latest_sweep
     from orchestrator.core.types import RunState
+    from orchestrator.planning.plan import SubmitOptions
     from orchestrator.rundir import SweepDir
     from orchestrator.ui.cli.submit.work_through import work_through
 

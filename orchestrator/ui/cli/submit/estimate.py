@@ -69,11 +69,12 @@ def estimate(
     from orchestrator.config.check import refuse_wrong_names
     from orchestrator.config.sweep import load_sweep
     from orchestrator.control.forecast import forecasts
-    from orchestrator.control.submit import SubmitOptions, inspect_sweep
+    from orchestrator.control.submit import inspect_sweep
     from orchestrator.core.errors import OrchestrateError
     from orchestrator.core.progress import report_step
     from orchestrator.core.units import span
     from orchestrator.planning.estimate import recommend
+    from orchestrator.planning.plan import SubmitOptions
     from orchestrator.rundir import SweepDir
     from orchestrator.ui.terminal.working import working
 

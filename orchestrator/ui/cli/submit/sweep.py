@@ -97,7 +97,7 @@ def sweep(
     file = Path("stdin") if delegated else grid_file(first, grid_option, "sweep")
     with working(f"reading {file}"):
         from orchestrator.control.flow import assigned_flow, grid_flow
-        from orchestrator.control.submit import SubmitOptions
+        from orchestrator.planning.plan import SubmitOptions
         from orchestrator.ui.cli.submit.work_through import work_through
 
         submit_options = SubmitOptions(slots, canary, budget)

@@ -16,6 +16,7 @@ from orchestrator.config.profiles import find_profile
 from orchestrator.core.records import plain
 from orchestrator.core.types import Array, Job, Reason, Resources, RunState
 from orchestrator.rundir import FrozenCode, IndexRow, SweepDir
+from orchestrator.status.liveness import Moment
 from orchestrator.status.survey import RunStatus, survey
 from tests.helpers import enter
 
@@ -64,7 +65,7 @@ def run_job(
     logs = sweep_dir.read_journals()
     assert not any(log.damaged for log in logs)
     rows = [IndexRow(RUN, True, {})]
-    seen = survey(rows, sweep_dir.read_ledger(), logs, alive=lambda _: None, now=2.0, lease=300.0)
+    seen = survey(rows, sweep_dir.read_ledger(), logs, Moment(lambda _: None, 2.0, 300.0))
     return sweep_dir.worker_output(TOKEN).read_text(), seen.statuses[RUN]
 
 

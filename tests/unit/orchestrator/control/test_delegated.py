@@ -22,6 +22,7 @@ from orchestrator.rundir import Claim, Event, Holder, SweepDir
 from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.rundir.records.journal import CLAIMED, ENDED, STARTED
 from orchestrator.rundir.records.ledger_entries import ReturnedEntry
+from orchestrator.status.liveness import Moment
 from orchestrator.status.ownership import share
 from orchestrator.status.survey import survey
 from tests.helpers import command_run, make_sweep, submit, submit_sweep
@@ -81,9 +82,7 @@ def test_a_run_that_failed_here_and_is_given_again_is_to_be_done(results: Path) 
         sweep.read_index(),
         sweep.read_ledger(),
         sweep.read_journals(),
-        alive=lambda _: False,
-        now=now,
-        lease=1,
+        Moment(lambda _: False, now, 1),
     )
     assert seen.statuses[run.run_id].state is RunState.PENDING
 

@@ -12,6 +12,7 @@ from orchestrator.core.types import Job, JobState, JobStatus, Reason, Resources,
 from orchestrator.rundir import Event, Holder, IndexRow, SweepDir, WorkerLog
 from orchestrator.rundir.records.journal import CLAIMED, ENDED, STARTED
 from orchestrator.rundir.records.ledger_entries import SubmissionEntry
+from orchestrator.status.liveness import Moment
 from orchestrator.status.survey import survey
 
 RUN, TOKEN = "0" * 16, "0001-0001"
@@ -42,9 +43,7 @@ def test_the_reason_of_a_run_with_its_job(
         [IndexRow(RUN, True, {})],
         [SubmissionEntry(number=1, jobs=(job,))],
         logs,
-        alive=lambda _: None,
-        now=3.0,
-        lease=300.0,
+        Moment(lambda _: None, 3.0, 300.0),
         jobs=over,
     )
     status = _with_endings(SweepDir(results, "s"), seen, logs).statuses[RUN]

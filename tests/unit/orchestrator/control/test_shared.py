@@ -13,8 +13,8 @@ from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import runs_of
 from orchestrator.control import flow, submit
 from orchestrator.control.cloud.exchange import quietly
-from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.types import Array, JobState, JobStatus
+from orchestrator.planning.plan import SubmitOptions
 from orchestrator.rundir import SweepDir
 from orchestrator.status import disk_check
 

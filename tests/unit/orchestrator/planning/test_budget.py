@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,13 @@ from orchestrator.backends.skypilot.prices import list_price
 from orchestrator.config.profiles import Profile, find_profile
 from orchestrator.config.trainers import get_trainer
 from orchestrator.control import follow
-from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import BudgetError, OrchestrateError
 from orchestrator.core.records import plain
 from orchestrator.core.types import Capacity, Job, Plan, Price, Resources, Run, Sweep, TargetAssignment
 from orchestrator.planning import budget
 from orchestrator.planning.budget import BudgetedPlan, budget_on_record, reckon, spending_of, worth_going_on
-from orchestrator.planning.plan import make_plan
+from orchestrator.planning.estimate import TargetCost, where_at
+from orchestrator.planning.plan import SubmitOptions, make_plan
 from orchestrator.planning.throughput.lookup import SpeedTable
 from orchestrator.planning.throughput.model import Speed, TrainingPlace, kind_of
 from orchestrator.rundir import Event, Holder, IndexRow, SweepDir
@@ -63,6 +64,10 @@ def know(monkeypatch: pytest.MonkeyPatch, seconds: float | None, spread: float =
     monkeypatch.setattr(budget, "load_table", lambda _: SpeedTable(speeds, {"mine": 1e-9}))
 
 
+def costs_at(address: str) -> Callable[[SpeedTable], TargetCost | None]:
+    return partial(where_at, address, list_price)
+
+
 def seen_of(live: Sequence[str] = ()) -> Survey:
     rows = [IndexRow(run.run_id, True, run.point) for run in RUNS]
     return Survey(rows, {run.run_id: RunStatus(run.run_id) for run in RUNS}, frozenset(live))
@@ -96,7 +101,7 @@ def past_job(
 def reckoned(
     sweep: SweepDir, backend: LocalBackend, asked: float | None, plan: Plan | None = None, launch: bool = True
 ) -> BudgetedPlan:
-    return reckon(plan or plan_of(), seen_of(), sweep, backend.address, list_price, asked, launch=launch)
+    return reckon(plan or plan_of(), seen_of(), sweep, costs_at(backend.address), asked, launch=launch)
 
 
 def allowances(plan: Plan) -> list[float]:
@@ -109,7 +114,7 @@ def test_the_machine_that_a_cloud_is_asked_for_is_on_record(tiny: SweepDir, tmp_
         path = tmp_path / "cloud.yaml"
         path.write_text(f"backend: skypilot\ninfra: aws\ninstance_type: m6i.large\nprice_per_hour: 1\n{more}")
         profile = find_profile(str(path))
-        done = reckon(plan_of(), seen_of(), tiny, profile.address, list_price, None, launch=False)
+        done = reckon(plan_of(), seen_of(), tiny, costs_at(profile.address), None, launch=False)
         asked.append(done.cost.machine)
     assert asked == ["aws m6i.large"] * 2
 
@@ -185,7 +190,7 @@ def test_what_jobs_at_work_may_still_use_is_nobody_elses(
     assert found.spent == pytest.approx(0.2, abs=0.01)
     assert found.promised == pytest.approx(0.5, abs=0.01)
     assert found.open == 1
-    done = reckon(plan_of(), seen, tiny, backend.address, list_price, 1.0, launch=True)
+    done = reckon(plan_of(), seen, tiny, costs_at(backend.address), 1.0, launch=True)
     assert allowances(done.plan) == pytest.approx([300.0], abs=10)
     assert any("submitted without a budget" in note for note in done.notes)
 

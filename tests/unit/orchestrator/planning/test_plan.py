@@ -19,7 +19,7 @@ from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Capacity, Job, Reason, Resources, RunState, Size, Sweep, TargetAssignment
 from orchestrator.core.units import megabytes
 from orchestrator.planning.packing import size_of
-from orchestrator.planning.plan import at_once, make_plan
+from orchestrator.planning.plan import SubmitOptions, at_once, make_plan
 from orchestrator.rundir import IndexRow
 from orchestrator.status.survey import RunStatus, Survey
 
@@ -60,7 +60,7 @@ def test_slots_follow_cores_and_what_already_runs() -> None:
     assert make_plan(sweep, survey_of(sweep), CPU, submission=1).jobs[0].slots == 2
     busy = survey_of(sweep, RunState.RUNNING)
     assert make_plan(sweep, busy, CPU, submission=1).jobs[0].slots == 1
-    assert make_plan(sweep, busy, CPU, submission=1, slots=3).jobs[0].slots == 3
+    assert make_plan(sweep, busy, CPU, submission=1, options=SubmitOptions(slots=3)).jobs[0].slots == 3
 
 
 def test_gpu_runs_are_skipped_with_the_reason_where_there_is_none() -> None:
@@ -104,7 +104,8 @@ def test_a_job_on_several_nodes_trains_one_run_at_a_time(asked: int | None) -> N
     """Even if more runs would fit on the nodes, or the user asked for more."""
     sweep = sweep_of(2, resources=Resources(nodes=3))
     cluster = Capacity("c", 8, 0, pack=4, array_size=9, several_nodes=True)
-    (array,) = make_plan(sweep, survey_of(sweep), cluster, submission=1, slots=asked).arrays
+    options = SubmitOptions(slots=asked)
+    (array,) = make_plan(sweep, survey_of(sweep), cluster, submission=1, options=options).arrays
     assert [(job.slots, len(job.run_ids)) for job in array.jobs] == [(1, 1), (1, 1)]
     assert (array.allocation.nodes, array.allocation.cpus_per_task) == (3, 8)
     assert parse(Job, plain(array.jobs[0])) == array.jobs[0]
@@ -202,7 +203,7 @@ def test_what_already_runs_keeps_its_cores_and_a_number_asked_for_is_kept() -> N
     busy = survey_of(sweep, RunState.RUNNING)
     (job,) = make_plan(sweep, busy, CPU, submission=1).jobs
     assert (job.room, job.slots) == (Size(1), 1)
-    (crowded,) = make_plan(sweep, busy, CPU, submission=1, slots=4).jobs
+    (crowded,) = make_plan(sweep, busy, CPU, submission=1, options=SubmitOptions(slots=4)).jobs
     assert (crowded.room, crowded.slots, crowded.most_cores) == (None, 4, 5)
     assert at_once(sweep, CPU) == 2, "four cores, and runs of 1.6 cores each"
     assignment = TargetAssignment(frozenset(run.run_id for run in sweep.runs[1:]), places=2)
@@ -401,7 +402,7 @@ def test_canaries_go_first_and_the_rest_when_they_have_trained() -> None:
 
     def planned(**states: RunStatus) -> list[str]:
         seen = replace(survey, statuses={**survey.statuses, **states})
-        plan = make_plan(sweep, seen, CLUSTER, submission=1, canary=True)
+        plan = make_plan(sweep, seen, CLUSTER, submission=1, options=SubmitOptions(canary=True))
         assert sorted([*plan.run_ids, *plan.waiting, *states]) == sorted(ids)
         return sorted(plan.run_ids)
 

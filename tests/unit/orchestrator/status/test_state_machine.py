@@ -27,6 +27,7 @@ from orchestrator.rundir.records.ledger_entries import (
     SubmissionEntry,
 )
 from orchestrator.rundir.records.run_state import decisions_in, state_of
+from orchestrator.status.liveness import Moment
 from orchestrator.status.survey import RunStatus, survey
 
 RUN = "0" * 16
@@ -64,9 +65,7 @@ class History:
             [IndexRow(RUN, True, {})],
             self.ledger[:entries],
             logs,
-            alive=lambda _: True,
-            now=0.0,
-            lease=1e9,
+            Moment(lambda _: True, 0.0, 1e9),
         )
         return seen.statuses[RUN]
 

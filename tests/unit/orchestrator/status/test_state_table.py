@@ -13,6 +13,7 @@ from orchestrator.core.records import plain
 from orchestrator.core.types import Job, Resources, RunState
 from orchestrator.rundir import Event, Holder, SweepDir
 from orchestrator.rundir.records.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
+from orchestrator.status.liveness import Moment
 from orchestrator.status.survey import survey
 from tests.helpers import command_run, enter, make_sweep
 
@@ -138,9 +139,7 @@ def test_the_state_after_a_history(
         sweep.read_index(),
         sweep.read_ledger(),
         sweep.read_journals(),
-        alive=Holder.alive,
-        now=NOW,
-        lease=LEASE,
+        Moment(Holder.alive, NOW, LEASE),
     )
     assert fold.statuses[RUN.run_id].state is state
 

@@ -14,6 +14,7 @@ from orchestrator.planning.ordering import sweep_eta
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog
 from orchestrator.rundir.records.journal import CLAIMED, ENDED, EXITED, PROGRESS, REVOKED, STARTED
 from orchestrator.rundir.records.ledger_entries import DamagedEntry, SubmissionEntry
+from orchestrator.status.liveness import Moment
 from orchestrator.status.survey import RunStatus, Survey, mark_stale, survey
 from orchestrator.ui.cli.watch import status
 from tests.helpers import ledger_entry
@@ -49,7 +50,7 @@ def look(
     ledger: list[LedgerEntry], logs: list[WorkerLog], alive: bool | None = True, now: float = 10.0
 ) -> Survey:
     rows = [IndexRow(RUN, True, {"seed": 0}), IndexRow(OTHER, True, {"seed": 1})]
-    return survey(rows, ledger, logs, alive=lambda holder: alive, now=now, lease=300.0)
+    return survey(rows, ledger, logs, Moment(lambda holder: alive, now, 300.0))
 
 
 CLAIM = Event(CLAIMED, 5.0, RUN, 1)
@@ -319,7 +320,7 @@ def test_what_a_backend_says_of_a_job(
 ) -> None:
     rows = [IndexRow(RUN, True, {"seed": 0})]
     logs = [] if log is None else [log]
-    told = survey(rows, [submission()], logs, alive=lambda _: alive, now=10.0, lease=300.0, jobs={TOKEN: job})
+    told = survey(rows, [submission()], logs, Moment(lambda _: alive, 10.0, 300.0), jobs={TOKEN: job})
     assert told.statuses[RUN].state is expected
     assert why in told.statuses[RUN].why
 
@@ -332,9 +333,7 @@ def test_a_worker_that_outlived_its_job_is_at_work_as_long_as_it_is_heard(
 ) -> None:
     rows, log = [IndexRow(RUN, True, {"seed": 0})], started(CLAIM)
     now = log.events[-1].time + silent
-    told = survey(
-        rows, [submission()], [log], alive=lambda _: None, now=now, lease=300.0, jobs={TOKEN: QUEUED}
-    )
+    told = survey(rows, [submission()], [log], Moment(lambda _: None, now, 300.0), jobs={TOKEN: QUEUED})
     assert told.statuses[RUN].state is state
     assert told.live == {TOKEN}
 
@@ -361,7 +360,7 @@ def test_a_queue_that_does_not_answer_frees_no_run(
     entry = submission()
     entry = replace(entry, backend=backend)
     rows, logs = [IndexRow(RUN, True, {"seed": 0})], [] if log is None else [log]
-    told = survey(rows, [entry], logs, alive=lambda _: alive, now=10.0, lease=300.0, jobs={TOKEN: NO_NEWS})
+    told = survey(rows, [entry], logs, Moment(lambda _: alive, 10.0, 300.0), jobs={TOKEN: NO_NEWS})
     assert told.statuses[RUN].state is expected
     assert told.unanswered == (expected is RunState.UNKNOWN)
 
@@ -388,9 +387,9 @@ def test_a_revoked_job_is_nobodys_while_its_backend_still_has_it() -> None:
     rows = [IndexRow(RUN, True, {"seed": 0})]
     queued = {TOKEN: JobStatus(JobState.QUEUED, "PENDING")}
     logs = [WorkerLog(TOKEN, (Event(REVOKED, 1.0),))]
-    seen = survey(rows, [submission()], logs, alive=lambda _: True, now=2.0, lease=300.0, jobs=queued)
+    seen = survey(rows, [submission()], logs, Moment(lambda _: True, 2.0, 300.0), jobs=queued)
     assert seen.statuses[RUN].state is RunState.PENDING
     assert not seen.live
-    waiting = survey(rows, [submission()], [], alive=lambda _: True, now=2.0, lease=300.0, jobs=queued)
+    waiting = survey(rows, [submission()], [], Moment(lambda _: True, 2.0, 300.0), jobs=queued)
     assert waiting.statuses[RUN].state is RunState.QUEUED
     assert waiting.target(RUN) == "local"
