@@ -19,16 +19,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.hydra.overrides import runs_of
+from jobs.worker.leaving.exit import AGAIN, DONE, NO_STORAGE, SOME_FAILED
 from jobs.worker.manual_submission import record_submission
 from jobs.worker.nodes.launcher import Launcher
-from jobs.worker.worker import run_command, work
+from jobs.worker.worker import run_command, say, work
 from orchestrator.config.trainers import TrainerSpec, get_trainer
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run, RunState
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.copies.synced import require_own
-
-_DONE, _SOME_FAILED, _NO_STORAGE, _MORE_TO_DO = 0, 1, 3, 75
 
 
 def train(asked: argparse.Namespace) -> int:
@@ -55,10 +54,10 @@ def _train(asked: argparse.Namespace, spec: TrainerSpec, nodes: int) -> int:
     require_own(sweep)
     job = record_submission(sweep, spec, named, runs, asked.slots, nodes)
     code = work(sweep.results, sweep.name, job.token)
-    if code == _NO_STORAGE:
+    if code == NO_STORAGE:
         return code
     code = _summarize(sweep, runs)
-    return _DONE if asked.chained and code == _MORE_TO_DO else code
+    return DONE if asked.chained and code == AGAIN else code
 
 
 def _only(runs: Sequence[Run], number: int) -> Run:
@@ -75,14 +74,14 @@ def _summarize(sweep: SweepDir, runs: Sequence[Run]) -> int:
         state, message = _state(sweep, run)
         states.add(state)
         point = "".join(f" {key}={run.point[key]}" for key in varying)
-        _say(f"{state.value}: {run.run_id}{point}{message and ': '}{message}")
+        say(f"{state.value}: {run.run_id}{point}{message and ': '}{message}")
     if RunState.FAILED in states:
-        _say(f"next: orchestrate logs {sweep.name} RUN, and orchestrate retry {sweep.name} to try again")
-        return _SOME_FAILED
+        say(f"next: orchestrate logs {sweep.name} RUN, and orchestrate retry {sweep.name} to try again")
+        return SOME_FAILED
     if states == {RunState.DONE}:
-        return _DONE
-    _say("saved, and more is left to do: the same call goes on")
-    return _MORE_TO_DO
+        return DONE
+    say("saved, and more is left to do: the same call goes on")
+    return AGAIN
 
 
 def _state(sweep: SweepDir, run: Run) -> tuple[RunState, str]:
@@ -94,10 +93,6 @@ def _state(sweep: SweepDir, run: Run) -> tuple[RunState, str]:
     if end is None:
         return (RunState.RUNNING, "held by another job") if attempts else (RunState.PENDING, "")
     return end.outcome, end.message
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
 
 
 def _parser() -> argparse.ArgumentParser:

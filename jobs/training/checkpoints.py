@@ -34,6 +34,8 @@ _UNREADABLE = (
     EOFError,
     pickle.UnpicklingError,
 )
+# What restoring a state can raise where networks, buffers or environments have another shape.
+MISFITS = (RuntimeError, ValueError, LookupError, TypeError, AttributeError, AssertionError)
 
 _OTHER_CONTENT = "is truncated or damaged: its content has another checksum than its name"
 

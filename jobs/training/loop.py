@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jobs.training.best_policy import BestPolicy
 from jobs.training.checkpoint_clock import CheckpointClock
-from jobs.training.checkpoints import CheckpointStore, Loaded, save_file
+from jobs.training.checkpoints import MISFITS, CheckpointStore, Loaded, save_file
 from jobs.training.context import Outcome, RunContext, UsualEvaluation
 from jobs.training.parts import restore, state_of
 from jobs.training.records.loggers import Logging, Sink, logging_to
@@ -33,9 +33,6 @@ from orchestrator.rundir import ResumePoint, Row
 
 if TYPE_CHECKING:
     import torch
-
-# What restoring a state can raise where networks or environments have another shape.
-_MISFITS = (RuntimeError, ValueError, LookupError, TypeError, AttributeError, AssertionError)
 
 # Added to a run's seed for the episodes of its evaluations.
 _EVALUATION = 2_000_003
@@ -268,7 +265,7 @@ class _Loop:
             if payload["running"] is not None:  # None: it was finished, but had no result
                 restore(learner.running, payload["running"])
             self._best.load(payload["best"])
-        except _MISFITS as error:
+        except MISFITS as error:
             context = self._context
             raise DamagedFileError(
                 loaded.file.path,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from jobs.worker.failures import deaths_in_vain, in_vain, pause_before_next
+from jobs.worker.failures import pause_before_next, unless_in_vain
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import Job, Reason, RunState, Size, array_of
 from orchestrator.rundir import AttemptDir, End, RunDir, SweepDir, attempt_ended, tidy_finished
@@ -155,9 +155,9 @@ class Assignment:
         outcome = None if end is None else end.outcome
         return state_of(decided, {one.number: outcome for one in attempts[-1:]})[0]
 
-    def deaths_in_vain(self, run_id: str, witnessed: int) -> int:
-        """Count as :func:`deaths_in_vain`; attempt ``witnessed`` just died under this worker."""
-        return deaths_in_vain(self._sweep.run(run_id).attempts(), self.since(run_id), witnessed)
+    def judged(self, run_id: str, attempt: int, end: End) -> End:
+        """Return the end of an attempt that just died under this worker, or that of a run that died often."""
+        return unless_in_vain(end, self._sweep.run(run_id).attempts(), self.since(run_id), attempt)
 
     def _look_at_attempts(self, run_dir: RunDir) -> Availability | CrashLoop:
         attempts = run_dir.attempts()
@@ -171,12 +171,12 @@ class Assignment:
         if self._state(run_dir, attempts, end) in (RunState.FAILED, RunState.DONE):
             return Availability.OVER
         # The record can be the control plane's, which does not judge, as a worker's does.
-        if deaths := deaths_in_vain(attempts, since):
-            known = end or _DIED_WITH_ITS_WORKER
-            crash = CrashLoop(newest.number, in_vain(deaths, known.reason, known.message))
-            if end is None and not newest.write_end(crash.end):
+        known = end or _DIED_WITH_ITS_WORKER
+        judged = unless_in_vain(known, attempts, since)
+        if judged is not known:
+            if end is None and not newest.write_end(judged):
                 return Availability.HELD
-            return crash
+            return CrashLoop(newest.number, judged)
         if pause := pause_before_next(attempts, since):
             self._not_before[run_dir.run_id] = time.monotonic() + pause
             return Availability.LATER

@@ -160,6 +160,15 @@ def storage_reason(error: BaseException) -> Reason | None:
     return Reason.STORAGE if any(mentions_server_error(str(link)) for link in chain) else None
 
 
+def unless_in_vain(end: End, attempts: Sequence[AttemptDir], since: int, witnessed: int = 0) -> End:
+    """Fail a run that ended too often before it reached a new checkpoint, now with ``end``.
+
+    Arguments as of :func:`deaths_in_vain`.
+    """
+    deaths = deaths_in_vain(attempts, since, witnessed)
+    return in_vain(deaths, end.reason, end.message, end.frames) if deaths else end
+
+
 def deaths_in_vain(attempts: Sequence[AttemptDir], since: int, witnessed: int = 0) -> int:
     """Count the last attempts that ended before they reached a new checkpoint; 0 unless they are too many.
 

@@ -32,7 +32,7 @@ from jobs.worker.assignment import (
 )
 from jobs.worker.capacity.budget_share import BudgetShare
 from jobs.worker.capacity.slots import CoreReservations, Slots, own_cores
-from jobs.worker.failures import end_of, in_vain, storage_reason
+from jobs.worker.failures import end_of, storage_reason
 from jobs.worker.leaving.exit import AGAIN, Exit
 from jobs.worker.leaving.shutdown import Shutdown
 from jobs.worker.leaving.submit_rest import submit_remaining
@@ -105,7 +105,7 @@ class Worker:
             data["cause"] = self.exit.cause.value
         self._write(EXITED, data=data)
         if self.exit.obstacle:
-            _say(f"job {self._job.token}: {self.exit.obstacle}")
+            say(f"job {self._job.token}: {self.exit.obstacle}")
         return self.exit.code
 
     # Starting runs
@@ -310,9 +310,8 @@ class Worker:
                 return End(RunState.INTERRUPTED, Reason.STOPPED, cause)
         elif child.out_of_memory():
             return End(RunState.FAILED, Reason.OUT_OF_MEMORY, "killed for want of memory", child.frames)
-        if child.attempt and (deaths := self._assignment.deaths_in_vain(child.run_id, child.attempt)):
-            return in_vain(deaths, reason, cause, child.frames)
-        return End(RunState.INTERRUPTED, reason, cause, child.frames)
+        end = End(RunState.INTERRUPTED, reason, cause, child.frames)
+        return self._assignment.judged(child.run_id, child.attempt, end) if child.attempt else end
 
     def _ended(self, run_id: str, attempt: int, end: End, *, cancelled: bool = False) -> None:
         data: dict[str, object] = plain(end)
@@ -383,7 +382,7 @@ def work(results: Path, name: str, token: str) -> int:
     )
     journal = sweep.take_token(token, started)
     if journal is None:
-        _say(f"job {token} of sweep {name!r} was taken by another worker: nothing to do here")
+        say(f"job {token} of sweep {name!r} was taken by another worker: nothing to do here")
         return 0
     scheduler_job.begin()
     worker = Worker(sweep, submission, job, journal, scheduler_job)
@@ -410,14 +409,15 @@ def _remove_if_empty(output: Path) -> None:
         pass
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Print a line for users."""
     sys.stderr.write(text + "\n")
 
 
 def main(arguments: list[str]) -> int:
     """Run the worker named by the arguments; return the exit code."""
     if len(arguments) != 3:
-        _say("usage: python -m jobs.worker RESULTS SWEEP TOKEN")
+        say("usage: python -m jobs.worker RESULTS SWEEP TOKEN")
         return 2
     return run_command(lambda: work(Path(arguments[0]), arguments[1], arguments[2]))
 
@@ -431,5 +431,5 @@ def run_command(command: Callable[[], int]) -> int:
         return command()
     except OrchestrateError as error:
         hint = f"\n  {error.hint}" if error.hint else ""
-        _say(f"error: {error}{hint}")
+        say(f"error: {error}{hint}")
         return error.exit_code

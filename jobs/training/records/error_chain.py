@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+_LONGEST = 300
+
 
 def error_chain(error: BaseException | None) -> Iterator[BaseException]:
     """Yield the error, its cause, the cause of that, and so on, each once."""
@@ -12,6 +14,12 @@ def error_chain(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
+
+
+def reason(error: BaseException) -> str:
+    """Return a library's error in one line."""
+    kind, text = type(error).__name__, first_line(error)
+    return (kind if text == kind else f"{kind}: {text}")[:_LONGEST]
 
 
 def first_line(error: BaseException) -> str:

@@ -38,12 +38,11 @@ from jobs.training.records import provenance, result_figures
 from jobs.worker.capacity.slots import Slot
 from jobs.worker.failures import (
     ProgramFailed,
-    deaths_in_vain,
     end_of,
-    in_vain,
     one_line,
     require_complete,
     storage_reason,
+    unless_in_vain,
 )
 from jobs.worker.runs.keeper import keep
 from jobs.worker.signals import STOP_SIGNALS, grace_seconds
@@ -144,7 +143,9 @@ def _run(launch: Launch) -> int:
     context.memory, context.life = launch.memory, launch.life
     context.ranks, context.plugins = Ranks(launch.members), spec.plugins
     context.keep_lease()  # before the stop signals are unblocked: its thread never gets one
-    end = _unless_in_vain(_train(launch, context, spec), context, launch.since)
+    end = _train(launch, context, spec)
+    if end.outcome is RunState.INTERRUPTED:  # at other ends the run is done, or failed
+        end = unless_in_vain(end, run_dir.attempts(), launch.since, attempt.number)
     send(launch.relay, {"end": plain(end)})
     context.guard()
     attempt.write_end(end)
@@ -197,14 +198,6 @@ def _train(launch: Launch, context: RunContext, spec: TrainerSpec) -> End:
         sys.stderr.write(f"{end.outcome.value}: {end.message}\n")
     frames = context.rows[-1].frames if context.rows else None
     return replace(end, frames=frames, checkpointed=context.checkpointed_frames)
-
-
-def _unless_in_vain(end: End, context: RunContext, since: int) -> End:
-    """Fail a run that ends each time before a new checkpoint, unless on request or by the machine's fault."""
-    if end.outcome is not RunState.INTERRUPTED:
-        return end
-    deaths = deaths_in_vain(context.run_dir.attempts(), since, context.attempt.number)
-    return in_vain(deaths, end.reason, end.message, end.frames) if deaths else end
 
 
 def _unless_disk_full(end: End, attempt: AttemptDir) -> End:

@@ -27,12 +27,13 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 from jobs.evaluate import EvaluationAnswer, EvaluationRequest
 from jobs.trainers.benchmarl.configuration.building import require_possible
 from jobs.trainers.benchmarl.configuration.config import Composed, compose
-from jobs.trainers.benchmarl.engine.spaces import reason, require_same
+from jobs.trainers.benchmarl.engine.spaces import require_same
 from jobs.training.best_policy import policy_in
 from jobs.training.checkpoints import read_payload
 from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError
 from jobs.training.loop import Played
+from jobs.training.records.error_chain import reason
 from jobs.training.records.headless_rendering import obstacle
 from jobs.training.records.video import Film, Frame
 from orchestrator.core.errors import OrchestrateError

@@ -32,7 +32,7 @@ from jobs.trainers.benchmarl.engine.iterations import IterationLogger
 from jobs.trainers.benchmarl.engine.state import ITEMS, RESULT, load_state, save_state
 from jobs.training.best_policy import BestPolicy
 from jobs.training.checkpoint_clock import CheckpointClock
-from jobs.training.checkpoints import CheckpointStore, Loaded, Segment, pass_over
+from jobs.training.checkpoints import MISFITS, CheckpointStore, Loaded, Segment, pass_over
 from jobs.training.context import (
     EXACT,
     NO_PROGRESS_LOST,
@@ -49,8 +49,6 @@ from orchestrator.rundir import CheckpointFile, ResumePoint, Row
 
 # Where environments cannot be saved, they restart every so many iterations, checkpoint or not.
 RESET_ITERATIONS = 10
-# What putting a state back can raise where networks, buffers or environments have another shape.
-_MISFITS = (RuntimeError, ValueError, LookupError, TypeError, AttributeError, AssertionError)
 
 
 def train(context: RunContext) -> Outcome:
@@ -256,7 +254,7 @@ class ResumableExperiment(Experiment):
         """Restore the checkpoint's state. Raises :class:`UnfitCheckpoint` if it has another shape."""
         try:
             self._put_back(loaded)
-        except _MISFITS as error:
+        except MISFITS as error:
             # Memory can run out here, too, and an interruption can strike inside a library that renames it.
             if self.context.stopping or end_of(error).reason is not Reason.CODE_ERROR or "CUDA" in str(error):
                 raise

@@ -15,7 +15,7 @@ from torchrl.envs import Compose, TransformedEnv
 
 from jobs.trainers.benchmarl.configuration.config import Composed
 from jobs.training.context import BadConfigError
-from jobs.training.records.error_chain import first_line
+from jobs.training.records.error_chain import reason
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,3 @@ def _fitting(own: Composed, families: Collection[str], wanted: Spaces, any_numbe
 
 def _listed(agents: Mapping[str, int]) -> str:
     return ", ".join(sorted(agents))
-
-
-def reason(error: BaseException) -> str:
-    """Return a library's error in one line."""
-    kind, text = type(error).__name__, first_line(error)
-    return (kind if text == kind else f"{kind}: {text}")[:300]
