@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import socket
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 from orchestrator import __version__
 from orchestrator.config.code.identity import code_id
+from orchestrator.config.code.worktree import NoWorkTree, head_of
 from orchestrator.config.file_kinds import is_source
 from orchestrator.config.program.identity import project_files
 from orchestrator.config.trainers import TrainerSpec
@@ -126,17 +126,13 @@ def commit() -> str | None:
     code = CodeDir.holding(Path(__file__))
     if code is not None:
         return _kept_commit(code)
-    head = _git("rev-parse", "HEAD")
-    if not head:
-        return None
-    changed = _git("status", "--porcelain", "--untracked-files=no")
-    others = _git("-c", "core.quotePath=off", "ls-files", "--others", "--exclude-standard")
-    if changed is None or others is None:
+    try:
+        head, changed, new = head_of(Path.cwd())
+    except (NoWorkTree, OrchestrateError):
         return None  # a commit with unknown changes cannot be restored
-    new = others.splitlines()
     results = results_among(new)
     is_new = any(is_source(name) for name in new if not name.startswith(results))
-    return head + ("+changes" if changed or is_new else "")
+    return None if head is None else head + ("+changes" if changed or is_new else "")
 
 
 def _kept_commit(code: CodeDir) -> str | None:
@@ -145,18 +141,3 @@ def _kept_commit(code: CodeDir) -> str | None:
         return None
     changed = project["changed"] or project.get("untracked")
     return f"{project['commit']}+changes-{code.code_id}" if changed else str(project["commit"])
-
-
-def _git(*arguments: str) -> str | None:
-    try:
-        answer = subprocess.run(
-            ["git", *arguments],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=10,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return answer.stdout.strip() if answer.returncode == 0 else None

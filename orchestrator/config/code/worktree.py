@@ -117,6 +117,16 @@ def read_worktree(folder: Path, without: Sequence[Path] = ()) -> WorkTree:
     return WorkTree(**vars(files), commit=commit, branch=branch, changed=changed)
 
 
+def head_of(folder: Path) -> tuple[str | None, bool, list[str]]:
+    """Return the commit around a folder, whether tracked files differ from it, and files below in no commit.
+
+    For a project that runs; raises as :func:`list_files`.
+    """
+    commit, _, changed = _head(folder)
+    others = _git(folder, "ls-files", "-z", "--others", "--exclude-standard", any_owner=True)
+    return commit, changed, os.fsdecode(others).split("\0")
+
+
 def list_files(
     folder: Path, without: Sequence[Path] = (), *, any_owner: bool = False, read: bool = False
 ) -> WorkTreeFiles:
