@@ -9,15 +9,13 @@ import itertools
 from collections.abc import Iterable
 
 from orchestrator.config.grid.hydra_sweeps import SweepTextError, plain_value, points_of
-from orchestrator.config.trainers import TrainerSpec
+from orchestrator.config.trainers import LIMITS, TrainerSpec
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.secret_detection import WHERE_THEY_GO, secret_in
 from orchestrator.core.types import Run, Value
 
 _MOST_RUNS = 10_000
 _LONGEST = 200  # characters of a text that are shown
-_LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
-_MOST_THREADS = 1024
 
 
 def runs_of(spec: TrainerSpec, overrides: Iterable[str]) -> list[Run]:
@@ -67,9 +65,8 @@ def _check(key: str, value: Value) -> None:
             f"found {found}, which looks like a secret: overrides and results stay on disk",
             hint=WHERE_THEY_GO,
         )
-    limits = {"seed": (0, _LARGEST_SEED), "threads": (1, _MOST_THREADS)}
-    if key in limits:
-        low, high = limits[key]
+    if key in LIMITS:
+        low, high = LIMITS[key]
         if type(value) is not int or not low <= value <= high:
             raise OrchestrateError(f"{key}: found {value!r}, expected a whole number from {low} to {high}")
 

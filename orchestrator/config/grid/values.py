@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from orchestrator.config.grid.hydra_sweeps import looks_like_sweep, sweep_values
 from orchestrator.config.grid.model import MAX_POINTS, bare_key, same_value
 from orchestrator.config.grid.other_programs import values_hint
-from orchestrator.config.trainers import TrainerSpec
+from orchestrator.config.trainers import LIMITS, TrainerSpec
 from orchestrator.config.yaml_files.nodes import (
     Entries,
     KeyNode,
@@ -33,8 +33,6 @@ OWN_KEYS: Mapping[str, str] = {
     "seed": "the seed of a run's random numbers: a whole number, 0 by default",
     "threads": "the number of threads of a run, 1 by default; part of its identity",
 }
-# The least and the largest value of each; NumPy accepts no larger seed.
-_LIMITS: Mapping[str, tuple[int, int]] = {"seed": (0, 2**32 - 1), "threads": (1, 1024)}
 # Ranges of whole numbers as users write them: 0-4, 0..4, 0 to 4.
 _SPAN = re.compile(r"(\d{1,9})\s*(?:-|\.\.\.?|to)\s*(\d{1,9})")
 
@@ -82,8 +80,8 @@ class Keys:
     def check_value(self, key: str, value: Value, at: Position) -> None:
         """Check the ranges of seed and threads, and refuse secrets, for any trainer."""
         self.check_secret(key, value, at)
-        if key in _LIMITS:
-            low, high = _LIMITS[key]
+        if key in LIMITS:
+            low, high = LIMITS[key]
             if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
                 expected = f"a whole number from {low} to {high}"
                 raise self.source.error(

@@ -12,10 +12,11 @@ from orchestrator.config.trainers.registry import (
     trainer_names,
     x_axis_of,
 )
-from orchestrator.config.trainers.spec import PRESET_KEY, SilenceLimit, TrainerSpec, core_per_thread
+from orchestrator.config.trainers.spec import LIMITS, PRESET_KEY, SilenceLimit, TrainerSpec, core_per_thread
 
 __all__ = [
     "ENTRY_POINT_GROUP",
+    "LIMITS",
     "PLUGIN_GROUP",
     "PRESET_KEY",
     "SilenceLimit",

@@ -17,6 +17,8 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import PluginSource, Resources, Run, Value, run_identity
 
 PRESET_KEY = "preset"
+# The least and the largest value of keys that every trainer has; NumPy accepts no larger seed.
+LIMITS: Mapping[str, tuple[int, int]] = {"seed": (0, 2**32 - 1), "threads": (1, 1024)}
 # Minutes beyond any training.
 _FOREVER = 1e9
 
