@@ -102,11 +102,10 @@ class Connection:
         while self._waiting:
             yield self._waiting.popleft()
 
-    def wait_for_message(self, seconds: float | None = None) -> dict[str, Any] | None:
-        """Return the next message; ``None`` if the connection ends first, or if none comes in time."""
+    def wait_for_message(self) -> dict[str, Any] | None:
+        """Return the next message; ``None`` if the connection ends first."""
         while not self._waiting and not self.closed:
-            if not select.select([self], [], [], seconds)[0]:
-                break
+            select.select([self], [], [])
             self._read()
         return self._waiting.popleft() if self._waiting else None
 

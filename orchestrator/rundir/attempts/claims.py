@@ -53,13 +53,10 @@ class Claim:
     up: float | None = None
 
     @classmethod
-    def fresh(
-        cls, worker: str, job_id: str | None = None, code_id: str | None = None, target: str | None = None
-    ) -> Self:
+    def fresh(cls, worker: str, code_id: str | None = None, target: str | None = None) -> Self:
         """Make a new claim of this process."""
-        holder = Holder.current(job_id)
-        nonce, lease = secrets.token_hex(8), lease_seconds()
-        return cls(nonce, holder, time.time(), worker, lease, code_id, target, Lease.clock())
+        nonce, now, lease = secrets.token_hex(8), time.time(), lease_seconds()
+        return cls(nonce, Holder.current(), now, worker, lease, code_id, target, Lease.clock())
 
 
 def create_claim(path: Path, claim: Claim) -> bool:

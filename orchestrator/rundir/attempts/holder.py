@@ -42,18 +42,18 @@ class Holder:
     job_id: str | None = None
 
     @classmethod
-    def current(cls, job_id: str | None = None) -> Self:
+    def current(cls) -> Self:
         """Return this process."""
-        return cls.of(os.getpid(), job_id)
+        return cls.of(os.getpid())
 
     @classmethod
-    def of(cls, pid: int, job_id: str | None = None) -> Self:
+    def of(cls, pid: int) -> Self:
         """Return the process with this number now. Raises ``ProcessLookupError`` if there is none."""
         try:
             started = _stat(pid)[1]
         except FileNotFoundError:
             raise ProcessLookupError(pid) from None
-        job_id = job_id or os.environ.get(JOB_VARIABLE)
+        job_id = os.environ.get(JOB_VARIABLE) or None
         return cls(socket.gethostname(), _boot_id(), _pid_namespace(), pid, started, _machine_id(), job_id)
 
     @property

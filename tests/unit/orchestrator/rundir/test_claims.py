@@ -271,7 +271,8 @@ def test_a_damaged_claim_is_named(run: RunDir, text: str) -> None:
 
 
 def test_a_claim_reads_back(run: RunDir) -> None:
-    claim = Claim.fresh("worker", job_id="slurm:12.0")
+    fresh = Claim.fresh("worker")
+    claim = replace(fresh, holder=replace(fresh.holder, job_id="slurm:12.0"))
     attempt = run.take(claim)
     assert attempt is not None
     assert attempt.claim() == claim

@@ -66,7 +66,7 @@ def test_those_who_know_the_secret_are_taken_in_the_order_of_names(
     assert [name for name, _ in taken] == ["node2", "node3"]
     taken[0][1].send({"signal": 15})
     assert ends[1] is not None
-    assert ends[1].wait_for_message(PATIENCE_S) == {"signal": 15}
+    assert ends[1].wait_for_message() == {"signal": 15}
     assert not agents.complete
     close(taken)
 
