@@ -14,7 +14,7 @@ from orchestrator.config.backends import (
 )
 from orchestrator.config.profiles.model import KEY_OPTIONS, READERS, Profile
 from orchestrator.config.profiles.readers import OTHER_KEYS, Reader, read_backend
-from orchestrator.config.profiles.sbatch_options import is_several_tasks, option_name
+from orchestrator.config.profiles.sbatch_options import option_name, task_option
 from orchestrator.config.yaml_files.nodes import (
     Entries,
     KeyNode,
@@ -79,7 +79,7 @@ def _entries(
     root: Entries, readers: Mapping[str, Reader], backend: BackendSpec, source: YamlFile
 ) -> dict[str, KeyNode]:
     for entry in root.entries:
-        if is_several_tasks(option_name(entry.key)):
+        if task_option(option_name(entry.key)) is not None:
             raise source.error(
                 entry.at,
                 f"found {shown(entry.key)}: a job has the nodes that a run needs, and a task on each",

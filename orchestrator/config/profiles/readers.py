@@ -14,6 +14,7 @@ from orchestrator.config.yaml_files.nodes import (
     Items,
     KeyNode,
     Node,
+    Position,
     Scalar,
     YamlFile,
     did_you_mean,
@@ -144,10 +145,14 @@ def read_names(key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
     """Read names of variables."""
     names = read_texts(key, node, source)
     for name in names:
-        if not _NAME.fullmatch(name):
-            text = f"{key}: found {shown(name)}, expected a name of letters, digits and underscores"
-            raise source.error(node.at, text)
+        _require_name(key, name, node.at, source)
     return names
+
+
+def _require_name(key: str, name: str, at: Position, source: YamlFile) -> None:
+    if not _NAME.fullmatch(name):
+        text = f"{key}: found {shown(name)}, expected a name of letters, digits and underscores"
+        raise source.error(at, text)
 
 
 def read_file_mounts(key: str, node: Node, source: YamlFile) -> Mapping[str, str]:
@@ -225,11 +230,7 @@ def read_environment(key: str, node: Node, source: YamlFile) -> Mapping[str, str
         raise source.unexpected(key, node, "a mapping such as {NAME: value}")
     variables = {}
     for entry in node.entries:
-        if not _NAME.fullmatch(entry.key):
-            raise source.error(
-                entry.at,
-                f"{key}: found {shown(entry.key)}, expected a name of letters, digits and underscores",
-            )
+        _require_name(key, entry.key, entry.at, source)
         if looks_secret(entry.key):
             raise _secret(key, entry.key, entry, source)
         value = entry.node

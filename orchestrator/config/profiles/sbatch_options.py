@@ -88,11 +88,6 @@ def meant(name: str, options: Iterable[str]) -> str | None:
     return name if name in known else next((option for option in known if option.startswith(name)), None)
 
 
-def is_several_tasks(name: str) -> bool:
-    """Return whether the option requests several tasks or nodes."""
-    return name in _ONE_TASK
-
-
 def task_option(name: str) -> str | None:
     """Return the option on tasks or nodes that a name, shortened or not, stands for."""
     return meant(name, _ONE_TASK)

@@ -12,23 +12,11 @@ from pathlib import Path
 from orchestrator.config.code.worktree import LARGEST_FILE
 
 _RUNS = frozenset(("base", "matrix", "zip", "include"))
-_GRID_KEYS = _RUNS | frozenset(
-    (
-        *("name", "trainer", "plugins", "loggers", "extends", "anchors"),
-        *("for", "exclude", "targets", "compare", "resources"),
-    )
-)
 # Profile keys that a program's own settings hardly have.
 _OF_MACHINES = frozenset(
     (
-        "accelerators",
-        "account",
-        "backend",
-        "cpus_per_task",
-        "instance_type",
-        "partition",
-        "price_per_hour",
-        "qos",
+        *("accelerators", "account", "backend", "cpus_per_task", "instance_type"),
+        *("partition", "price_per_hour", "qos"),
     )
 )
 _CHUNK = 1 << 20
@@ -82,7 +70,9 @@ def _is_grid(top: Mapping[str, str]) -> bool:
 
     The latter has a list `for`, or names a trainer; a program's settings may have a mapping of that name.
     """
-    if not top.keys() <= _GRID_KEYS:
+    from orchestrator.config.grid.parse import SECTIONS  # at a YAML file: a worker starts without it
+
+    if not top.keys() <= SECTIONS.keys():
         return False
     if "for" in top or "extends" in top:
         return top.get("for", "sequence") == "sequence" and len(top) > 1

@@ -32,6 +32,7 @@ Final = Annotated[
         "area (under the curve).",
     ),
 ]
+SweepName = Annotated[str, typer.Argument(metavar="SWEEP")]
 Sweeps = Annotated[list[str] | None, typer.Argument(metavar="SWEEP", help="All sweeps if left away.")]
 Others = Annotated[
     list[str] | None,

@@ -16,7 +16,7 @@ from orchestrator import __version__
 from orchestrator.config.trainers import get_trainer, trainer_names
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.findings import PATIENCE_S, Finding, not_here, ok, problem, warning
-from orchestrator.core.formatting import count
+from orchestrator.core.formatting import amount, count
 from orchestrator.core.machine import hardware
 from orchestrator.core.machine.installation import install_here, installed_version
 
@@ -131,7 +131,7 @@ def space(results: Path) -> Finding:
         return not_here(name, f"{folder} cannot be examined: {error.strerror}")
     free, files = status.f_bavail * status.f_frsize, status.f_favail
     counted = bool(status.f_files)  # some file systems make inodes as they need them, and say 0
-    found = f"{_size(free)} free" + (f", and room for {files:,} files" if counted else "")
+    found = f"{amount(free)} free" + (f", and room for {files:,} files" if counted else "")
     fix = "free space, or choose a folder on another file system with --results DIR"
     if free < _NO_BYTES or (counted and files < _NO_FILES):
         return problem(name, found, fix)
@@ -165,11 +165,3 @@ def _locks(file: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:,.1f} TB"

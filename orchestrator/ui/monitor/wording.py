@@ -26,11 +26,11 @@ _MOST_HOSTS = 3
 
 
 class Level(Enum):
-    """Urgency of a line."""
+    """Urgency of a line, with its style."""
 
-    FINE = "fine"
-    CLOSE = "close"
-    BAD = "bad"
+    FINE = ""
+    CLOSE = "yellow"
+    BAD = "bold red"
 
 
 def link_line(seen: ConnectionState, now: float) -> tuple[str, Level]:

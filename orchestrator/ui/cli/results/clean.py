@@ -9,7 +9,15 @@ import typer
 
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.formatting import amount, count, printable
-from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen, print_json, print_problems_there
+from orchestrator.ui.cli.common import (
+    RESULTS,
+    Json,
+    Results,
+    Sweeps,
+    chosen,
+    print_json,
+    print_problems_there,
+)
 
 if TYPE_CHECKING:
     from orchestrator.control.clean import CleanOptions, Surplus
@@ -19,9 +27,7 @@ _NAMED = 5
 
 
 def clean(
-    sweeps: Annotated[
-        list[str] | None, typer.Argument(metavar="[SWEEP]...", help="By default all sweeps.")
-    ] = None,
+    sweeps: Sweeps = None,
     drop: Annotated[
         str | None,
         typer.Option(

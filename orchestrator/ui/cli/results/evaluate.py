@@ -9,7 +9,15 @@ import typer
 
 from orchestrator.core.errors import NotFoundError, OrchestrateError, StorageError
 from orchestrator.core.formatting import count
-from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen_runs, print_json, print_problems_there
+from orchestrator.ui.cli.common import (
+    RESULTS,
+    Json,
+    Results,
+    SweepName,
+    chosen_runs,
+    print_json,
+    print_problems_there,
+)
 from orchestrator.ui.cli.results.evaluation_matrix import print_matrices
 
 if TYPE_CHECKING:
@@ -20,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    sweep: Annotated[str, typer.Argument(metavar="SWEEP")],
+    sweep: SweepName,
     runs: Annotated[
         list[str] | None,
         typer.Argument(

@@ -12,6 +12,7 @@ from orchestrator.ui.cli.common import (
     Delegated,
     Json,
     Results,
+    SweepName,
     chosen_runs,
     delegated_runs,
     print_json,
@@ -27,11 +28,10 @@ _Runs = Annotated[
     list[str] | None,
     typer.Argument(metavar="RUN", help="Id prefixes, or key=value,key=value for all that fit."),
 ]
-_Sweep = Annotated[str, typer.Argument(metavar="SWEEP")]
 
 
 def cancel(
-    sweep: _Sweep,
+    sweep: SweepName,
     runs: _Runs = None,
     delegated: Delegated = False,
     results: Results = RESULTS,
@@ -70,7 +70,7 @@ def cancel(
 
 
 def retry(
-    sweep: _Sweep,
+    sweep: SweepName,
     runs: _Runs = None,
     on: Annotated[
         str | None,

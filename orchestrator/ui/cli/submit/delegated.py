@@ -7,13 +7,11 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.ui.cli.common import RESULTS, Results, delegated_runs, print_json
-
-_Sweep = Annotated[str, typer.Argument(metavar="SWEEP")]
+from orchestrator.ui.cli.common import RESULTS, Results, SweepName, delegated_runs, print_json
 
 
 def release(
-    sweep: _Sweep,
+    sweep: SweepName,
     moved: Annotated[bool, typer.Option("--moved", help="Also failed and cancelled runs.")] = False,
     waiting: Annotated[bool, typer.Option("--waiting", help="Also runs of queued jobs.")] = False,
     results: Results = RESULTS,
@@ -27,7 +25,7 @@ def release(
     print_json(give_back(decision, SweepDir(results, sweep), moved=moved, waiting=waiting))
 
 
-def stop(sweep: _Sweep, results: Results = RESULTS) -> None:
+def stop(sweep: SweepName, results: Results = RESULTS) -> None:
     """Have the sweep's workers here save and leave, and wait for it; print JSON."""
     from orchestrator.control import follow
     from orchestrator.rundir import SweepDir

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.ui.cli.common import RESULTS, Json, Results, print_json
+from orchestrator.ui.cli.common import RESULTS, Json, Results, SweepName, print_json
 from orchestrator.ui.terminal.output import ERASE_LINE
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _CUT = re.compile(r"(?:\r|\x1b(?:\[[0-9;]*)?)\Z")
 
 
 def logs(
-    sweep: Annotated[str, typer.Argument(metavar="SWEEP")],
+    sweep: SweepName,
     run: Annotated[
         str | None,
         typer.Argument(

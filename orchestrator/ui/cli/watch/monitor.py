@@ -120,7 +120,7 @@ def screen(target: str, seen: ConnectionState, height: int, width: int) -> Group
     assert snapshot is not None
     link, level = wording.link_line(seen, time.time())
     title = Text.assemble(
-        (target, "bold"), "  ", (link, _style(level)), (f"  {snapshot.host}:{snapshot.tree}", "dim")
+        (target, "bold"), "  ", (link, level.value), (f"  {snapshot.host}:{snapshot.tree}", "dim")
     )
     head, sweeps = _head(snapshot, seen), _sweep_lines(snapshot)
     reasons = [Text(line, style="red") for line in wording.failures(snapshot.runs)[:_MOST_REASONS]]
@@ -162,7 +162,7 @@ def _head(snapshot: MonitorSnapshot, seen: ConnectionState) -> Table:
     table.add_column(no_wrap=True, overflow="ellipsis")
 
     def add(name: str, line: str, level: Level = wording.Level.FINE) -> None:
-        table.add_row(Text(name), Text(line, style=_style(level)))
+        table.add_row(Text(name), Text(line, style=level.value))
 
     if seen.problem is not None:
         add("link", str(seen.problem), wording.Level.CLOSE)
@@ -213,10 +213,6 @@ def _runs(runs: tuple[MonitoredRun, ...], snapshot: MonitorSnapshot, *, wide: bo
             *((memory, escape(run.host)) if wide else ()),
         )
     return table
-
-
-def _style(level: Level) -> str:
-    return {"fine": "", "close": "yellow", "bad": "bold red"}[level.value]
 
 
 def _as_json(seen: ConnectionState) -> dict[str, Any]:

@@ -91,6 +91,7 @@ def _look(sweep_dir: SweepDir, meanwhile: Callable[[Survey], None] | None = None
 
 
 def _print(sweep_dirs: list[SweepDir], detailed: bool) -> None:
+    from orchestrator.control.cloud.instance_costs import costs
     from orchestrator.ui.cli.watch import sweep_table
     from orchestrator.ui.terminal.screen import say, show
 
@@ -106,15 +107,8 @@ def _print(sweep_dirs: list[SweepDir], detailed: bool) -> None:
         else:
             stale = sweep_table.stale_line(sweep_dir.name, seen)
             show(sweep_table.sweep_line(sweep_dir.name, seen), *([stale] if stale else []))
-        for line in filter(None, (*notes, _as_of(sweep_dir), *_costs(sweep_dir))):
+        for line in filter(None, (*notes, _as_of(sweep_dir), *costs(sweep_dir))):
             say(line, style="yellow")
-
-
-def _costs(sweep_dir: SweepDir) -> list[str]:
-    """What costs money just now."""
-    from orchestrator.control.cloud.instance_costs import costs
-
-    return costs(sweep_dir)
 
 
 def _watch(sweep_dirs: list[SweepDir], exchange: bool) -> None:
@@ -124,6 +118,7 @@ def _watch(sweep_dirs: list[SweepDir], exchange: bool) -> None:
 
     from orchestrator.control.cloud.cloud_instances import sent_jobs
     from orchestrator.control.cloud.exchange import exchange_with_instances
+    from orchestrator.control.cloud.instance_costs import costs
     from orchestrator.control.fleet import fetch_from_trees
     from orchestrator.ui.cli.watch import sweep_table
     from orchestrator.ui.terminal.screen import console, show
@@ -143,7 +138,7 @@ def _watch(sweep_dirs: list[SweepDir], exchange: bool) -> None:
             seen = [(one.name, _look(one, partial(redraw, one) if first else None)) for one in sweep_dirs]
             first = False
             views = [sweep_table.sweep_view(name, survey, sweep_table.ROWS) for name, survey in seen]
-            up = [Text(line, style="yellow") for sweep_dir in sweep_dirs for line in _costs(sweep_dir)]
+            up = [Text(line, style="yellow") for sweep_dir in sweep_dirs for line in costs(sweep_dir)]
             live.update(Group(*views, *up), refresh=True)
             working = any(survey.active or survey.unanswered for _, survey in seen)
             if not working and not (exchange and any(map(sent_jobs, sweep_dirs))):

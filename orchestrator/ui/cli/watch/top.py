@@ -2,17 +2,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
 
 import typer
 
-from orchestrator.ui.cli.common import RESULTS, Results, chosen
+from orchestrator.ui.cli.common import RESULTS, Results, Sweeps, chosen
 
 
 def top(
-    sweeps: Annotated[
-        list[str] | None, typer.Argument(metavar="[SWEEP …]", help="All sweeps if left away.")
-    ] = None,
+    sweeps: Sweeps = None,
     results: Results = RESULTS,
 ) -> None:
     """Watch and control the jobs and runs of all targets on one screen; ? lists the keys.
