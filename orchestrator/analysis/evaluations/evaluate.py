@@ -215,7 +215,7 @@ def _other_trainer(which: str, trainer: str) -> OrchestrateError:
 def _recorded(
     run_dir: RunDir, checkpoint: CheckpointFile, options: EvaluationOptions, on_record: Iterable[Evaluation]
 ) -> Evaluation | None:
-    """Return the same evaluation on record, as far as its options are known without the trainer."""
+    """Return the same known on record, as far as its options are known without the trainer."""
     usual = usual_of(run_dir)
     if usual is None or options.film is not None:
         return None
@@ -228,18 +228,10 @@ def _recorded(
         options.seed,
         usual.deterministic if options.deterministic is None else options.deterministic,
     )
-    for evaluation in on_record:
-        asked = (
-            evaluation.run_id,
-            evaluation.checkpoint,
-            evaluation.best,
-            evaluation.task,
-            evaluation.episodes,
-            evaluation.seed,
-            evaluation.deterministic,
-        )
-        if asked == wanted:
-            return evaluation
+    for known in on_record:
+        played = known.task, known.episodes, known.seed, known.deterministic
+        if (known.run_id, known.checkpoint, known.best, *played) == wanted:
+            return known
     return None
 
 

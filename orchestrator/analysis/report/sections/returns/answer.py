@@ -106,7 +106,7 @@ _MISSING = (
 )
 
 
-def missing_table(boundses: Sequence[Bounds]) -> Table:
+def missing_table(cases: Sequence[Bounds]) -> Table:
     """Return the table of variants with missing seeds: plain, and in the worst and the best case."""
     rows = (
         {
@@ -126,7 +126,7 @@ def missing_table(boundses: Sequence[Bounds]) -> Table:
                 more=(("best", bounds.best),),
             ),
         }
-        for bounds in boundses
+        for bounds in cases
     )
     return cells.table("missing seeds", rows)
 
