@@ -358,7 +358,7 @@ def test_the_programs_help_lists_every_command_with_what_it_does(bench: Bench) -
     words = " ".join(output.split())
     for name, command in group.commands.items():
         first = str(command.help).partition("\n\n")[0]
-        assert f" {name} {' '.join(first.split())}" in words
+        assert (f" {name} {' '.join(first.split())}" in words) is not command.hidden
     for said in ("[OPTIONS] COMMAND [ARGS]...", "--version Print", "-h, --help Show", "Begin with:"):
         assert said in words
 

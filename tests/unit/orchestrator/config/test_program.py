@@ -12,8 +12,6 @@ import pytest
 from orchestrator.config.code import key_files, worktree
 from orchestrator.config.code.snapshot import freeze
 from orchestrator.config.command_line.command import code_of, module_of, program_file, script_of
-from orchestrator.config.grid.parse import SECTIONS
-from orchestrator.config.program import file_hash
 from orchestrator.config.program.identity import ProgramFiles, ProjectFiles
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir import SweepDir
@@ -90,10 +88,6 @@ def test_grids_and_what_they_extend_are_no_settings_of_a_program(
 ) -> None:
     (project / "other.yaml").write_text(text)
     assert ("other.yaml" in files(project, point("python", "train.py"))) is is_settings
-
-
-def test_every_section_is_known_as_one() -> None:
-    assert set(SECTIONS) == file_hash._GRID_KEYS
 
 
 def test_sources_and_settings_of_the_project_count(project: Path) -> None:
