@@ -21,6 +21,7 @@ from orchestrator.analysis.run_table import RunReading, facts_of, metrics_table,
 from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.formatting import count
+from orchestrator.core.labels import Point
 from orchestrator.core.machine.bulk_read import read_all
 from orchestrator.core.types import RunState
 from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended
@@ -30,8 +31,6 @@ from orchestrator.status.run_times import AttemptTime, attempt_times
 from orchestrator.status.survey import Survey
 
 _T = TypeVar("_T")
-
-_COUNTABLE = 2**63
 
 
 class Missing(NamedTuple):
@@ -66,7 +65,7 @@ class Collected:
     missing: tuple[Missing, ...]
     problems: tuple[str, ...]
     warnings: tuple[str, ...]
-    points: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    points: Mapping[tuple[str, str], Point] = field(default_factory=dict)
     others: tuple[str, ...] = ()
     final: str = "the last evaluation"
     threshold: float | None = None
@@ -171,7 +170,7 @@ class _Reader:
         told = _guarded(lambda: self._facts(run_dir), problems)
         facts, codes = told if told is not None else ({}, ())
         last = facts.pop("attempt", None)
-        history = _guarded(lambda: _countable(run_dir.history(last)), problems) or []
+        history = _guarded(lambda: run_dir.history(last), problems) or []
         if facts:
             state, reason = self._finished(run_id)
         else:
@@ -235,13 +234,6 @@ def _guarded(read: Callable[[], _T], problems: list[str]) -> _T | None:
     except (OSError, *MALFORMED) as error:
         problems.append(f"cannot be read ({error!r})")
     return None
-
-
-def _countable(history: list[Row]) -> list[Row]:
-    for row in history:
-        if not (-_COUNTABLE <= row.frames < _COUNTABLE and -_COUNTABLE <= row.iteration < _COUNTABLE):
-            raise ValueError(f"{max(row.frames, row.iteration)} frames or iterations are beyond 64 bits")
-    return history
 
 
 def _newest_state(attempts: Sequence[AttemptDir]) -> tuple[RunState, str]:

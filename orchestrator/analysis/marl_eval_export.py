@@ -31,11 +31,9 @@ from orchestrator.analysis.statistics.bootstrap import finite
 from orchestrator.config.returns import may_lack_episodes
 from orchestrator.config.trainers import can_evaluate, returns_of
 from orchestrator.core.formatting import count, listed
-from orchestrator.core.labels import labeller
+from orchestrator.core.labels import Point, labeller
 from orchestrator.rundir import Evaluation, RunDir, SweepDir
 from orchestrator.rundir.files.atomic import write_atomic
-
-Point = Mapping[str, Any]
 
 _RESERVED = frozenset({"EXTRA"})
 # The key of a point that names its sweep; no grid can have it.

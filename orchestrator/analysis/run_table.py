@@ -47,9 +47,7 @@ def _text(value: Any) -> str:
 
 def _by_name(value: Any) -> str:
     """Return values by name as text."""
-    if not isinstance(value, dict):
-        raise TypeError("versions are by name")
-    return _text(value)
+    return _text(dict(value))
 
 
 def _in_turn(values: Any) -> str:
@@ -57,8 +55,8 @@ def _in_turn(values: Any) -> str:
 
 
 def _count(value: Any) -> int:
-    if (number := _whole(int(value))) is None:
-        raise ValueError(f"{value!r} is beyond 64 bits")
+    if (number := _whole(value)) is None:
+        raise ValueError(f"found {value!r}, expected a whole number of 64 bits")
     return number
 
 
@@ -135,7 +133,7 @@ def facts_of(fields: Mapping[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for name, (part, key, convert) in _COLUMNS.items():
         held = fields.get(part) if part else fields
-        value = held.get(key) if isinstance(held, Mapping) else None
+        value = held.get(key) if type(held) is dict else None
         facts[name] = None if value is None else convert(value)
     return facts
 

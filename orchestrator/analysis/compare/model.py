@@ -11,6 +11,7 @@ from orchestrator.analysis.groups.curves import ReturnCurve
 from orchestrator.analysis.groups.grouping import Members
 from orchestrator.analysis.statistics.bootstrap import Estimate, middle
 from orchestrator.analysis.statistics.ratios import Ratio
+from orchestrator.core.labels import Point
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
 
 # Figures of a run beside the two throughputs. Dollars are for a million frames at the end-to-end throughput.
@@ -75,7 +76,7 @@ class Combination:
     """
 
     label: str
-    point: Mapping[str, Any]
+    point: Point
     cells: tuple[ComparedValue, ...]
     frames: float | None
     seconds: float | None

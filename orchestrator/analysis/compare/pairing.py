@@ -30,6 +30,7 @@ from orchestrator.analysis.statistics.bootstrap import estimate_of
 from orchestrator.analysis.statistics.ratios import Side, ratio
 from orchestrator.analysis.verdict.run_cost import Prices
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.labels import Point
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING, comparable
 
 PER_THREAD, PER_CORE, PER_DOLLAR = "thread", "core", "dollar"
@@ -116,7 +117,7 @@ class _Set:
     """Groups that differ in nothing but the key, by its value."""
 
     label: str
-    point: Mapping[str, Any]
+    point: Point
     groups: Mapping[str, Members]
 
     def differs_in(self, column: str) -> bool:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from statistics import fmean
-from typing import Any
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.evaluations.evaluate import final_checkpoint
@@ -24,6 +23,7 @@ from orchestrator.analysis.statistics.bootstrap import Estimate, estimate_of
 from orchestrator.analysis.statistics.significance import FEW_SEEDS, LEVEL, holm, mean_with_chance
 from orchestrator.config.returns import EVALUATIONS, is_evaluation
 from orchestrator.config.trainers import returns_of
+from orchestrator.core.labels import Point
 from orchestrator.rundir import Evaluation, SweepDir
 
 HALF = 0.5
@@ -189,7 +189,7 @@ def _command(sweep: str, like: Evaluation) -> str:
     return f"orchestrate evaluate {sweep} --episodes {like.episodes}{seed}{best} {actions}"
 
 
-def _final_evaluations(sweep_dir: SweepDir, points: Mapping[str, Mapping[str, Any]]) -> Iterator[Evaluation]:
+def _final_evaluations(sweep_dir: SweepDir, points: Mapping[str, Point]) -> Iterator[Evaluation]:
     """Yield the runs' evaluations with baselines, of their final checkpoint on their own task, oldest first.
 
     Evaluations of another checkpoint are of an earlier training, or were made before its end.

@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.analysis.evaluations.played_tasks import read_task
 from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.statistics.bootstrap import Estimate, estimate_of
-from orchestrator.core.labels import run_labels
+from orchestrator.core.labels import Point, run_labels
 from orchestrator.rundir import Evaluation, SweepDir
 
 RETURN = "return"
@@ -45,7 +45,7 @@ class Matrix:
     rows: tuple[MatrixRow, ...]
 
 
-def matrices(evaluations: Sequence[Evaluation], points: Mapping[str, Mapping[str, Any]]) -> list[Matrix]:
+def matrices(evaluations: Sequence[Evaluation], points: Mapping[str, Point]) -> list[Matrix]:
     """Return a matrix of the returns, and one of each further figure, of the tasks that have it.
 
     ``points``: the runs' points by id, in the order of rows; of a run's evaluations on a task the last
@@ -147,16 +147,14 @@ def as_csv(every: Sequence[Matrix]) -> str:
     return text.getvalue()
 
 
-def _groups(
-    run_ids: Sequence[str], points: Mapping[str, Mapping[str, Any]]
-) -> list[tuple[dict[str, Any], list[str]]]:
+def _groups(run_ids: Sequence[str], points: Mapping[str, Point]) -> list[tuple[dict[str, Any], list[str]]]:
     """Group runs that differ in their seed alone: the point without it, and the runs."""
     without = {one: {key: value for key, value in points[one].items() if key != _SEED} for one in run_ids}
     alike = gathered((json.dumps(point, sort_keys=True), run_id) for run_id, point in without.items())
     return [(without[members[0]], members) for members in alike.values()]
 
 
-def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:
+def _labels(points: Sequence[Point]) -> list[str]:
     """Label points by the keys that vary; without a family of tasks that all share."""
     tasks = [str(point.get("task", "")) for point in points]
     families = {task.partition("/")[0] for task in tasks if "/" in task}
@@ -167,7 +165,7 @@ def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:
     return [label or task or "policies" for label, task in zip(labels, tasks, strict=True)]
 
 
-def is_own(point: Mapping[str, Any], column: Mapping[str, Any]) -> bool:
+def is_own(point: Point, column: Point) -> bool:
     """Return whether a policy of this point was trained on the task of this column."""
     return all(key in point and point[key] == value for key, value in column.items())
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from orchestrator.config.yaml_files.scalars import resolve
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.labels import Point
 from orchestrator.core.types import Value
 
 _EXAMPLE = "for example: --on-task vmas/balance, or with other values: --on-task vmas/navigation,n_agents=5"
@@ -112,7 +113,7 @@ def expanded(tasks: Iterable[PlayedTask], names: Sequence[str]) -> list[PlayedTa
     return played
 
 
-def trained_on(points: Iterable[Mapping[str, Any]]) -> list[PlayedTask]:
+def trained_on(points: Iterable[Point]) -> list[PlayedTask]:
     """Return the tasks of these points of a grid, each once."""
     tasks: dict[str, PlayedTask] = {}
     for point in points:

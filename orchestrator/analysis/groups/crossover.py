@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.statistics.bootstrap import finite
 from orchestrator.analysis.statistics.significance import FEW_SEEDS
 from orchestrator.core.formatting import count
+from orchestrator.core.labels import Point
 from orchestrator.planning.throughput.measure import END_TO_END, SHORT, TRAINING, comparable
 
 
@@ -247,7 +247,7 @@ def _lines(rows: Iterable[RunRow], figure: str) -> list[SpeedLine]:
     return sorted(lines, key=lambda line: line.kind != CPU)
 
 
-def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:
+def _labels(points: Sequence[Point]) -> list[str]:
     """Label each point by its algorithm and the keys that vary."""
     labels = group_labels([{"sweep": "all", **point} for point in points])
     names = [str(point["algorithm"]) for point in points]

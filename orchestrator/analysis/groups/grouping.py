@@ -19,7 +19,7 @@ from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import ReturnTerms, terms_of
 from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.statistics.bootstrap import Estimate, estimate_of, finite
-from orchestrator.core.labels import run_labels
+from orchestrator.core.labels import Point, run_labels
 from orchestrator.core.types import RunState
 
 # Colours of lines: one per algorithm, and of its variants each has another dash.
@@ -64,8 +64,8 @@ class SeedGroup(Members):
     number: int
     side: int
     label: str
-    point: Mapping[str, Any]
-    variant: Mapping[str, Any]
+    point: Point
+    variant: Point
 
     @property
     def task(self) -> str:
@@ -108,7 +108,7 @@ def by_point(rows: Iterable[RunRow], keys: Sequence[str]) -> list[tuple[dict[str
     ]
 
 
-def _variants(points: Sequence[Mapping[str, Any]], trainers: Sequence[str]) -> list[dict[str, Any]]:
+def _variants(points: Sequence[Point], trainers: Sequence[str]) -> list[dict[str, Any]]:
     """Return each point's variant: its algorithm, and the keys that vary within a task of a sweep.
 
     Other keys are settings of the whole sweep or task, as the number of frames often is. No two points of a
@@ -145,7 +145,7 @@ def _numbers(variants: Sequence[Mapping[str, Any]]) -> list[int]:
     return [numbers[identity] for identity in identities]
 
 
-def group_labels(points: Sequence[Mapping[str, Any]], without: tuple[str, ...] = ()) -> list[str]:
+def group_labels(points: Sequence[Point], without: tuple[str, ...] = ()) -> list[str]:
     """Label each point by the keys that vary, or by its algorithm where none does."""
     if len(points) > 1 and all(labels := run_labels(points, without)):
         return labels
@@ -164,6 +164,11 @@ def final_returns(seed_groups: Sequence[SeedGroup], *, intervals: bool = True) -
         estimate = estimate_of(values, intervals=intervals)
         finals.append(Final(group, values, estimate, joined([note, lost]), terms_of(rows)))
     return finals
+
+
+def by_task(finals: Iterable[Final]) -> dict[str, list[Final]]:
+    """Return the final returns of each task."""
+    return gathered((final.group.task, final) for final in finals)
 
 
 def best_first(finals: Iterable[Final]) -> list[Final]:

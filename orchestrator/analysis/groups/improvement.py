@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from orchestrator.analysis.groups.comparability import classes
-from orchestrator.analysis.groups.grouping import Final, best_first
+from orchestrator.analysis.groups.grouping import Final
 from orchestrator.analysis.groups.variants import (
     SEED,
     Variant,
@@ -147,7 +147,7 @@ class Comparisons:
     @classmethod
     def of(cls, finals: Sequence[Final], *, overall: bool) -> Comparisons:
         """Find the families of these final returns; ``overall``: also over all tasks."""
-        panels = _by_task(finals)
+        panels = variants(finals)
         by_task = [family for panel in panels.values() for family in _families(panel)]
         families = (*(_overall_families(finals) if overall else ()), *by_task)
         return cls(families, tuple(_left_out(panels, by_task)))
@@ -184,14 +184,6 @@ class Comparisons:
 
 # Tasks, number and side of a variant.
 _Place = tuple[tuple[str, ...], int, int]
-
-
-def _by_task(finals: Sequence[Final]) -> dict[str, list[Variant]]:
-    """Return per task every variant with a final return, the highest interquartile mean first."""
-    returning = [final for final in finals if final.estimate is not None]
-    panels = variants(best_first(returning))
-    order = dict.fromkeys(final.group.task for final in returning)
-    return {task: panels[task] for task in order}
 
 
 def _families(panel: Sequence[Variant]) -> Iterator[Family]:

@@ -10,7 +10,7 @@ import polars as pl
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import UNRANKED, differences, mixed_code
-from orchestrator.analysis.groups.grouping import Final, Members, SeedGroup, diverged
+from orchestrator.analysis.groups.grouping import Final, Members, SeedGroup, by_task, diverged
 from orchestrator.analysis.groups.speeds import is_provisional
 from orchestrator.analysis.run_table import FINAL_MEASURE, FINAL_VALUES, LAST
 from orchestrator.analysis.statistics.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS
@@ -100,8 +100,8 @@ def unranked(finals: Sequence[Final]) -> list[str]:
 
     First come the groups that average results of different code.
     """
-    returning = [final for final in finals if final.estimate is not None]
-    panels = gathered((final.group.task, (final.group.label, final.terms)) for final in returning)
+    returning = by_task(final for final in finals if final.estimate is not None)
+    panels = {task: [(final.group.label, final.terms) for final in own] for task, own in returning.items()}
     return [
         *mixed_code([named for panel in panels.values() for named in panel]),
         *(

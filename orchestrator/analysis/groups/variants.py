@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import ReturnTerms, classes
-from orchestrator.analysis.groups.grouping import Final
+from orchestrator.analysis.groups.grouping import Final, best_first, by_task
 from orchestrator.analysis.statistics.bootstrap import RESAMPLES
 from orchestrator.analysis.statistics.significance import INTERVAL_SEEDS, Floats
-from orchestrator.core.labels import labeller
+from orchestrator.core.labels import Point, labeller
 
 SEED = 20
 _THRESHOLDS = 100
@@ -79,9 +78,9 @@ class Profiles:
 
 
 def variants(finals: Sequence[Final]) -> dict[str, list[Variant]]:
-    """Return per task every group with a final return, labelled by the keys that vary in the task."""
-    by_task = gathered((final.group.task, final) for final in finals if final.values)
-    return {task: list(_named(task, panel)) for task, panel in by_task.items()}
+    """Return per task every group with a final return, the best first, labelled by the keys that vary."""
+    panels = by_task(final for final in finals if final.values)
+    return {task: list(_named(task, best_first(panel))) for task, panel in panels.items()}
 
 
 def _named(task: str, panel: Sequence[Final]) -> Iterator[Variant]:
@@ -91,7 +90,7 @@ def _named(task: str, panel: Sequence[Final]) -> Iterator[Variant]:
         yield Variant(label, group.number, group.side, {task: final.values}, {task: final.terms})
 
 
-def names(points: Sequence[Mapping[str, Any]], without: Sequence[str] = ("task",)) -> list[str]:
+def names(points: Sequence[Point], without: Sequence[str] = ("task",)) -> list[str]:
     """Label each point by the keys that vary, except the keys in ``without``."""
     label = labeller(points, without)
     plain = [label(point) if len(points) > 1 else "" for point in points]

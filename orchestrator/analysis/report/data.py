@@ -10,7 +10,7 @@ from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.compare import prices
 from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.curves import Curve, curves
-from orchestrator.analysis.groups.grouping import Final, SeedGroup, best_first, final_returns, groups
+from orchestrator.analysis.groups.grouping import Final, SeedGroup, best_first, by_task, final_returns, groups
 from orchestrator.analysis.groups.speeds import SpeedSummary, speeds
 from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.verdict.fairness import FairnessCheck, audit
@@ -37,10 +37,8 @@ class ReportData:
     @property
     def by_sweep(self) -> Mapping[str, Sequence[RunRow]]:
         """Rows of each sweep."""
-        rows: dict[str, list[RunRow]] = {sweep_dir.name: [] for sweep_dir in self.sweep_dirs}
-        for row in self.rows:
-            rows.setdefault(row["sweep"], []).append(row)
-        return rows
+        empty: dict[str, list[RunRow]] = {sweep_dir.name: [] for sweep_dir in self.sweep_dirs}
+        return empty | gathered((row["sweep"], row) for row in self.rows)
 
     @cached_property
     def curves(self) -> list[Curve]:
@@ -89,5 +87,4 @@ def report_data(sweep_dirs: Sequence[SweepDir], collected: Collected) -> ReportD
 
 def ranked(finals: Iterable[Final]) -> list[Final]:
     """Sort by result within each task, groups without one last; tasks keep their order."""
-    by_task = gathered((final.group.task, final) for final in finals)
-    return [final for own in by_task.values() for final in best_first(own)]
+    return [final for own in by_task(finals).values() for final in best_first(own)]

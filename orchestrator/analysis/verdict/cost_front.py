@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from orchestrator.analysis.groups.comparability import classes
-from orchestrator.analysis.groups.grouping import Final, known
+from orchestrator.analysis.groups.grouping import Final, by_task, known
 from orchestrator.analysis.statistics.bootstrap import middle
 from orchestrator.analysis.verdict.run_cost import Prices, median_dollars
 from orchestrator.analysis.verdict.thresholds import TimeToThreshold
@@ -73,8 +73,7 @@ def costed_classes(
     finals: Sequence[Final], costed: Callable[[Final], Costed | None]
 ) -> Iterator[tuple[str, tuple[Costed, ...]]]:
     """Yield task and members of every class of two variants or more that can be ranked and have a cost."""
-    for task in dict.fromkeys(final.group.task for final in finals):
-        own = [final for final in finals if final.group.task == task and final.estimate is not None]
+    for task, own in by_task(final for final in finals if final.estimate is not None).items():
         for members in classes((final, final.terms) for final in own):
             variants = tuple(variant for final in members if (variant := costed(final)) is not None)
             if len(variants) > 1:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from orchestrator.analysis.groups.comparability import classes
-from orchestrator.analysis.groups.grouping import Final, best_first
+from orchestrator.analysis.groups.grouping import Final
 from orchestrator.analysis.groups.improvement import Comparisons, Improvement, against
 from orchestrator.analysis.groups.variants import Variant, over_tasks, variants
 from orchestrator.analysis.verdict.leaders import countable
@@ -52,7 +52,7 @@ def evidence(finals: Sequence[Final]) -> Evidence:
     }
     pairs: dict[str, dict[tuple[int, int], Improvement]] = {}
     paired = _paired(len({final.group.task for final in returning}))
-    for task, panel in variants(best_first(returning)).items():
+    for task, panel in variants(returning).items():
         pairs[task] = {
             (place[task, one.number, one.side], place[task, other.number, other.side]): page.corrected(
                 against(one, other, (task,), intervals=False)

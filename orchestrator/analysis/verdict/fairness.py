@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -23,7 +23,7 @@ from orchestrator.analysis.groups.comparability import (
 from orchestrator.analysis.groups.grouping import Final, SeedGroup
 from orchestrator.analysis.groups.speeds import FEWEST_RUNS, drift_of, machine
 from orchestrator.analysis.groups.variants import names
-from orchestrator.analysis.run_table import INTERVAL
+from orchestrator.analysis.run_table import INTERVAL, RunRow
 from orchestrator.analysis.statistics.bootstrap import middle
 from orchestrator.core.formatting import listed
 
@@ -122,7 +122,7 @@ def _parts(groups: Sequence[SeedGroup], selects: re.Pattern[str]) -> Iterable[li
     return gathered((chosen(group), group) for group in groups).values()
 
 
-def _unequal(groups: Sequence[SeedGroup], value: Callable[[Mapping[str, Any]], Any]) -> Iterator[str]:
+def _unequal(groups: Sequence[SeedGroup], value: Callable[[RunRow], Any]) -> Iterator[str]:
     """Yield a sentence with each group's number of runs by value, if their shares are not about equal.
 
     Nor are they where a group has none of a value that others have.

@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import classes
-from orchestrator.analysis.groups.grouping import Final
+from orchestrator.analysis.groups.grouping import Final, by_task
 from orchestrator.analysis.statistics.significance import chances_to_win
 from orchestrator.core.labels import varying_keys
 
@@ -70,9 +70,7 @@ def keys_without_effect(finals: Sequence[Final]) -> list[tuple[str, str]]:
 
 def _varying(finals: Sequence[Final]) -> Iterator[tuple[str, list[str], list[Final]]]:
     """Yield tasks, their keys and their final returns, where several keys vary among rankable ones."""
-    returning = [final for final in finals if final.estimate is not None]
-    for task in dict.fromkeys(final.group.task for final in returning):
-        own = [final for final in returning if final.group.task == task]
+    for task, own in by_task(final for final in finals if final.estimate is not None).items():
         for members in classes((final, final.terms) for final in own):
             keys = varying_keys([final.group.point for final in members], _NOT_KEYS)
             if len(members) > 1 and len(keys) > 1:

@@ -10,7 +10,7 @@ import numpy as np
 
 from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import UNRANKED, classes
-from orchestrator.analysis.groups.grouping import Final, SeedGroup, best_first
+from orchestrator.analysis.groups.grouping import Final, SeedGroup
 from orchestrator.analysis.groups.improvement import Improvement, by_wins, standing
 from orchestrator.analysis.groups.variants import (
     Variant,
@@ -206,9 +206,8 @@ def _overall(finals: Sequence[Final]) -> Iterator[_Panel]:
 
 
 def _by_task(finals: Sequence[Final]) -> Iterator[_Panel]:
-    panels = variants(best_first(finals))
-    for task in dict.fromkeys(final.group.task for final in finals):
-        yield from _parts((task,), classes((variant, variant.terms[task]) for variant in panels[task]))
+    for task, panel in variants(finals).items():
+        yield from _parts((task,), classes((variant, variant.terms[task]) for variant in panel))
 
 
 def _answer(panel: _Panel, beaten: set[_Key], families: int) -> TaskAnswer:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.analysis.groups.comparability import ReturnTerms, classes
-from orchestrator.analysis.groups.grouping import Final, SeedGroup, known
+from orchestrator.analysis.groups.grouping import Final, SeedGroup, by_task, known
 from orchestrator.analysis.groups.variants import names
 from orchestrator.analysis.statistics.bootstrap import estimate_of, finite
 from orchestrator.analysis.verdict.leaders import TaskAnswer, answers
@@ -86,10 +86,9 @@ def _panels(finals: Sequence[Final], *, once: bool = False) -> Iterator[list[Fin
     Variants that lost all of theirs are in every class of their task, or ``once`` in the first, as it is
     unknown what they would have been ranked against.
     """
-    returning = [final for final in finals if final.values]
-    for task in dict.fromkeys(final.group.task for final in returning):
-        lost = [one for one in finals if one.group.task == task and not one.values and missing_of(one.group)]
-        for members in classes((final, final.terms) for final in returning if final.group.task == task):
+    for own in by_task(finals).values():
+        lost = [final for final in own if not final.values and missing_of(final.group)]
+        for members in classes((final, final.terms) for final in own if final.values):
             yield [*members, *lost]
             lost = [] if once else lost
 

@@ -16,7 +16,7 @@ from orchestrator.analysis.groups.curves import (
     first_reached,
     series_of,
 )
-from orchestrator.analysis.groups.grouping import Final, SeedGroup
+from orchestrator.analysis.groups.grouping import Final, SeedGroup, by_task
 from orchestrator.analysis.statistics.bootstrap import middle
 from orchestrator.analysis.verdict.run_cost import HOUR_S, Prices
 
@@ -53,8 +53,7 @@ def times_to_threshold(
     ]
     series = series_of(collected, [row for final in able for row in final.group.counted()[0]])
     times = []
-    for task in dict.fromkeys(final.group.task for final in able):
-        own = [final for final in able if final.group.task == task]
+    for own in by_task(able).values():
         curves = [_curves(final, series) for final in own]
         level = threshold if threshold is not None else _usual(own, curves)
         for final, several in zip(own, curves, strict=True):

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.types import Int64
 from orchestrator.rundir.files.atomic import line_parser, storage_errors
 from orchestrator.rundir.files.file_server import persist
 from orchestrator.rundir.files.kinds import MALFORMED
@@ -45,8 +46,8 @@ class ResumePoint:
 class Row:
     """One line of metrics: names to numbers, after ``frames`` frames."""
 
-    iteration: int
-    frames: int
+    iteration: Int64
+    frames: Int64
     wall_time: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
 

@@ -76,16 +76,12 @@ def _table(classes: Sequence[CostClass]) -> Table:
 
 def _picture(costs: CostClass, name: str, *, small: bool) -> Picture:
     labels = _labels(costs)
-    front = [
-        f"{label}: {member.value:.4g} for {_spent(costs, member)}"
+    texts = [
+        (member, f"{label}: {member.value:.4g} for {_spent(costs, member)}")
         for member, label in zip(costs.members, labels, strict=True)
-        if member.on_front
     ]
-    bounds = [
-        f"{label}: {member.value:.4g} for {_spent(costs, member)}"
-        for member, label in zip(costs.members, labels, strict=True)
-        if member.censored
-    ]
+    front = [text for member, text in texts if member.on_front]
+    bounds = [text for member, text in texts if member.censored]
     what = "cost" if costs.threshold is None else f"the cost of reaching {costs.threshold:.4g}"
     return plotting.picture(
         name,

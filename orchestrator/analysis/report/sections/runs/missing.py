@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
 from orchestrator.analysis.collect import Missing
 from orchestrator.analysis.report.blocks import Section
 from orchestrator.analysis.report.data import ReportData
-from orchestrator.core.labels import labeller
+from orchestrator.core.labels import Point, labeller
 from orchestrator.core.types import RunState
 
 _MOST_MISSING = 200
@@ -27,7 +26,7 @@ def section(data: ReportData) -> Section | None:
     return Section("missing", "Failed, skipped and missing", (table,))
 
 
-def missing_table(missing: Sequence[Missing], label: Callable[[Mapping[str, Any]], str]) -> Table:
+def missing_table(missing: Sequence[Missing], label: Callable[[Point], str]) -> Table:
     """Return the table of runs without a usable result: state, reason, and the next command.
 
     ``label`` names a run's keys.

@@ -12,6 +12,7 @@ from orchestrator.analysis import cells
 from orchestrator.analysis.run_table import RunRow
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.hydra_text import NoSpellingError, hydra_text
+from orchestrator.core.labels import Point
 from orchestrator.core.types import RunState
 from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.rundir.files.plain_files import open_plain
@@ -32,7 +33,7 @@ _NOT_OF_GRID = ("seed", "target")
 def run_details(
     sweep_dirs: Sequence[SweepDir],
     rows: Sequence[RunRow],
-    points: Mapping[tuple[str, str], Mapping[str, Any]],
+    points: Mapping[tuple[str, str], Point],
 ) -> str:
     """Return the details of these rows as JSON, in their order. Safe inside a script element of a page.
 
@@ -79,7 +80,7 @@ def _size(value: Any) -> int:
     return len(cells.safe_json(value).encode())
 
 
-def _again(row: RunRow, point: Mapping[str, Any]) -> str:
+def _again(row: RunRow, point: Point) -> str:
     """Return the command that trains the run once more, beside the sweep; empty if Hydra cannot say it."""
     try:
         words = [
@@ -106,7 +107,7 @@ def _configuration(run: RunDir) -> dict[str, str]:
     return dict(_flat(config, "")) if isinstance(config, Mapping) else {}
 
 
-def _keys(point: Mapping[str, Any]) -> dict[str, str]:
+def _keys(point: Point) -> dict[str, str]:
     """Return the grid's keys of a run as text, without those by which repeats differ."""
     return {key: text for key, text in _flat(point, "") if key and key not in _NOT_OF_GRID}
 
