@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from orchestrator.analysis.statistics.bootstrap import finite
 from orchestrator.config.returns import EPISODES, EVALUATIONS, return_metric
 from orchestrator.config.trainers import returns_of
 from orchestrator.core.types import RunState
@@ -311,3 +312,13 @@ def metrics_table(readings: Sequence[RunReading]) -> pl.DataFrame:
     return pl.concat([identities[long["run"]], long.drop("run")], how="horizontal").select(
         "sweep", "run_id", "iteration", "frames", "name", "value", "wall_time"
     )
+
+
+def diverged(row: RunRow) -> bool:
+    """Return whether a finished run recorded a return, but no finite one in the end."""
+    return row["return_metric"] is not None and not finite(row["final_return"])
+
+
+def known(rows: Iterable[RunRow], column: str) -> tuple[float, ...]:
+    """Return the finite values of a column."""
+    return tuple(row[column] for row in rows if finite(row[column]))

@@ -22,10 +22,10 @@ from orchestrator.analysis.compare.model import (
 from orchestrator.analysis.compare.returns import Returns, returns_between
 from orchestrator.analysis.groups.comparability import terms_of
 from orchestrator.analysis.groups.curves import series_of
-from orchestrator.analysis.groups.grouping import Members, by_point, final_values, group_labels, joined, known
+from orchestrator.analysis.groups.grouping import Members, by_point, final_values, group_labels, joined
 from orchestrator.analysis.groups.keys import HARDWARE, SWEEP, TARGET, follows
 from orchestrator.analysis.groups.speeds import machine
-from orchestrator.analysis.run_table import RunRow
+from orchestrator.analysis.run_table import RunRow, known
 from orchestrator.analysis.statistics.bootstrap import estimate_of
 from orchestrator.analysis.statistics.ratios import Side, ratio
 from orchestrator.analysis.verdict.run_cost import Prices

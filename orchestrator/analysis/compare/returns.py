@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.analysis.groups.curves import ReturnCurve, Series, SeriesByRun, on_common_frames
-from orchestrator.analysis.groups.grouping import Members, diverged
-from orchestrator.analysis.run_table import RunRow
+from orchestrator.analysis.groups.grouping import Members
+from orchestrator.analysis.run_table import RunRow, diverged
 from orchestrator.analysis.statistics.bootstrap import finite
 from orchestrator.analysis.statistics.significance import Floats
 from orchestrator.config.trainers import returns_of

@@ -17,8 +17,8 @@ from typing import Any
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import ReturnTerms, terms_of
-from orchestrator.analysis.run_table import RunRow
-from orchestrator.analysis.statistics.bootstrap import Estimate, estimate_of, finite
+from orchestrator.analysis.run_table import RunRow, known
+from orchestrator.analysis.statistics.bootstrap import Estimate, estimate_of
 from orchestrator.core.labels import Point, run_labels
 from orchestrator.core.types import RunState
 
@@ -181,16 +181,6 @@ def final_values(rows: Sequence[RunRow]) -> tuple[tuple[float, ...], str]:
     values = known(rows, "final_return")
     lost = len(rows) - len(values)
     return values, f"{lost} of {len(rows)} without a finite return" if lost else ""
-
-
-def diverged(row: RunRow) -> bool:
-    """Return whether a finished run recorded a return, but no finite one in the end."""
-    return row["return_metric"] is not None and not finite(row["final_return"])
-
-
-def known(rows: Iterable[RunRow], column: str) -> tuple[float, ...]:
-    """Return the finite values of a column."""
-    return tuple(row[column] for row in rows if finite(row[column]))
 
 
 def joined(notes: Iterable[str]) -> str:

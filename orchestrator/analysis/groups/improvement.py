@@ -23,8 +23,8 @@ from orchestrator.analysis.groups.variants import (
     rankable,
     values_by_task,
     variants,
-    weights,
 )
+from orchestrator.analysis.statistics.bootstrap import weights
 from orchestrator.analysis.statistics.page_correction import FamilyTest, PageTest, any_pair
 from orchestrator.analysis.statistics.significance import (
     FEW_SEEDS,

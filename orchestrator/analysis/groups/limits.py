@@ -10,9 +10,9 @@ import polars as pl
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import UNRANKED, differences, mixed_code
-from orchestrator.analysis.groups.grouping import Final, Members, SeedGroup, by_task, diverged
+from orchestrator.analysis.groups.grouping import Final, Members, SeedGroup, by_task
 from orchestrator.analysis.groups.speeds import is_provisional
-from orchestrator.analysis.run_table import FINAL_MEASURE, FINAL_VALUES, LAST
+from orchestrator.analysis.run_table import FINAL_MEASURE, FINAL_VALUES, LAST, diverged
 from orchestrator.analysis.statistics.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS
 from orchestrator.config.returns import is_evaluation
 from orchestrator.core.formatting import listed

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.analysis.gather import gathered
-from orchestrator.analysis.groups.grouping import SeedGroup, known
-from orchestrator.analysis.run_table import RunRow
+from orchestrator.analysis.groups.grouping import SeedGroup
+from orchestrator.analysis.run_table import RunRow, known
 from orchestrator.analysis.statistics.bootstrap import finite, middle
 from orchestrator.analysis.statistics.significance import Floats, average_ranks
 from orchestrator.core.formatting import count, duration

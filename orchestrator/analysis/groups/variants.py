@@ -15,7 +15,7 @@ import numpy as np
 from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import ReturnTerms, classes
 from orchestrator.analysis.groups.grouping import Final, best_first, by_task
-from orchestrator.analysis.statistics.bootstrap import RESAMPLES
+from orchestrator.analysis.statistics.bootstrap import weights
 from orchestrator.analysis.statistics.significance import INTERVAL_SEEDS, Floats
 from orchestrator.core.labels import Point, labeller
 
@@ -221,9 +221,3 @@ def performance_profile(
     draws = np.mean([weights(generator, len(matrix)) @ matrix for matrix in above], axis=0)
     low, high = np.quantile(draws, (0.025, 0.975), axis=0)
     return value, low, high
-
-
-def weights(generator: np.random.Generator, n: int) -> Floats:
-    """Return (resamples, n): the weight of each run in each resample."""
-    weights: Floats = generator.multinomial(n, [1 / n] * n, size=RESAMPLES) / n
-    return weights

@@ -96,3 +96,9 @@ def finite(value: float | None) -> bool:
 def middle(values: Sequence[float]) -> float | None:
     """Return the median, ``None`` for no values."""
     return median(values) if values else None
+
+
+def weights(generator: np.random.Generator, n: int) -> Floats:
+    """Return (resamples, n): the weight of each run in each resample."""
+    weights: Floats = generator.multinomial(n, [1 / n] * n, size=RESAMPLES) / n
+    return weights

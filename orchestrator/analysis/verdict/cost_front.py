@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from orchestrator.analysis.groups.comparability import classes
-from orchestrator.analysis.groups.grouping import Final, by_task, known
+from orchestrator.analysis.groups.grouping import Final, by_task
+from orchestrator.analysis.run_table import known
 from orchestrator.analysis.statistics.bootstrap import middle
 from orchestrator.analysis.verdict.run_cost import Prices, median_dollars
 from orchestrator.analysis.verdict.thresholds import TimeToThreshold

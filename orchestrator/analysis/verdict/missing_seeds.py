@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.analysis.groups.comparability import ReturnTerms, classes
-from orchestrator.analysis.groups.grouping import Final, SeedGroup, by_task, known
+from orchestrator.analysis.groups.grouping import Final, SeedGroup, by_task
 from orchestrator.analysis.groups.variants import names
+from orchestrator.analysis.run_table import known
 from orchestrator.analysis.statistics.bootstrap import estimate_of, finite
 from orchestrator.analysis.verdict.leaders import TaskAnswer, answers
 from orchestrator.core.types import RunState

@@ -22,12 +22,12 @@ from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
 from orchestrator.ui.top.columns import RUNS, VIEWS
 from orchestrator.ui.top.dialogs import ConfirmDialog, Help, Log
-from orchestrator.ui.top.fleet_access import FleetTree, error_line, next_state
+from orchestrator.ui.top.fleet_access import FleetTree, next_state
 from orchestrator.ui.top.model import FleetState, JobRow, RunRow
 from orchestrator.ui.top.refresher import Refresher
 from orchestrator.ui.top.table_widget import ListTable
-from orchestrator.ui.top.views import Choice, about, chosen
-from orchestrator.ui.top.wording import fitting, name_of, nothing, question, runs_of, totals, trouble
+from orchestrator.ui.top.views import Choice, about, chosen, runs_in
+from orchestrator.ui.top.wording import error_line, fitting, name_of, nothing, question, totals, trouble
 
 # States that a retry of a whole job or sweep includes.
 _AGAIN = (RunState.FAILED, RunState.CANCELLED, RunState.STALE)
@@ -272,7 +272,7 @@ class Top(App[None]):
         row = self._table.row
         if row is None:
             return
-        runs = [run for run in runs_of(row, self.picture) if concerns(run)]
+        runs = [run for run in runs_in(row, self.picture) if concerns(run)]
         if not runs:
             self._tell(f"{otherwise} ({name_of(row)})")
             return

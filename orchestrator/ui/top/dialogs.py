@@ -15,8 +15,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from orchestrator.core.formatting import printable
-from orchestrator.ui.top.fleet_access import error_line
 from orchestrator.ui.top.refresher import Refresher
+from orchestrator.ui.top.wording import error_line
 
 HELP = """\
 1 2 3 4, tab   runs, jobs, sweeps, failures

@@ -21,6 +21,7 @@ from orchestrator.rundir.files.plain_files import open_plain
 from orchestrator.rundir.records.ledger_entries import jobs_of
 from orchestrator.status.survey import Survey
 from orchestrator.ui.top.model import FleetState, History, SweepSnapshot, following, out_of_date, sight
+from orchestrator.ui.top.wording import error_line
 
 # Bytes shown of the end of a log.
 _TAIL = 200_000
@@ -165,13 +166,3 @@ def _snapshot(
         return sight(sweep_dir, seen, history, access.price, now, before)
     except Exception as error:
         return out_of_date(sweep_dir, before, error_line(error))
-
-
-def error_line(error: Exception) -> str:
-    """Format an error and its hint as one line.
-
-    Any error is shown and none ends the screen, which may be up for days.
-    """
-    hint = getattr(error, "hint", None)
-    said = str(error) if isinstance(error, OrchestrateError) else f"{type(error).__name__}: {error}"
-    return f"{said} ({hint})" if hint else said

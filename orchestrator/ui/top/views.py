@@ -102,3 +102,13 @@ def about(row: Row, now: float) -> tuple[str, str]:
 def sweep_of(row: Row) -> str:
     """Return the name of a row's sweep."""
     return row.name if isinstance(row, SweepSnapshot) else row.sweep
+
+
+def runs_in(row: Row, picture: FleetState) -> list[RunRow]:
+    """Return the runs of a row."""
+    if isinstance(row, RunRow):
+        return [row]
+    name = row.sweep if isinstance(row, JobRow) else row.name
+    snapshot = picture.sight(name)
+    meant = set(row.run_ids) if isinstance(row, JobRow) else None
+    return [run for run in (snapshot.runs if snapshot else ()) if meant is None or run.run_id in meant]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.formatting import duration, moment, number, printable, sparkline
 from orchestrator.core.types import JobState, RunState
 from orchestrator.ui.terminal.screen import STYLES
@@ -85,16 +86,6 @@ def nothing(picture: FleetState, choice: Choice) -> str:
     return "nothing here"
 
 
-def runs_of(row: Row, picture: FleetState) -> list[RunRow]:
-    """Return the runs of a row."""
-    if isinstance(row, RunRow):
-        return [row]
-    name = row.sweep if isinstance(row, JobRow) else row.name
-    snapshot = picture.sight(name)
-    meant = set(row.run_ids) if isinstance(row, JobRow) else None
-    return [run for run in (snapshot.runs if snapshot else ()) if meant is None or run.run_id in meant]
-
-
 def name_of(row: Row) -> str:
     """Return a row's name for a sentence."""
     if isinstance(row, RunRow):
@@ -114,3 +105,13 @@ def question(what: str, row: Row, runs: Sequence[RunRow]) -> str:
     if any(run.status.state is RunState.DONE for run in runs):
         return f"{asked}\n\nIt is done: it is trained anew, and its old result is kept."
     return f"{asked}\n\nSubmitted at once, with the code of this folder."
+
+
+def error_line(error: Exception) -> str:
+    """Format an error and its hint as one line.
+
+    Any error is shown and none ends the screen, which may be up for days.
+    """
+    hint = getattr(error, "hint", None)
+    said = str(error) if isinstance(error, OrchestrateError) else f"{type(error).__name__}: {error}"
+    return f"{said} ({hint})" if hint else said

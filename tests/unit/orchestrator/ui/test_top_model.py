@@ -31,8 +31,8 @@ from orchestrator.ui.top.dialogs import readable
 from orchestrator.ui.top.fleet_access import FleetTree, next_state
 from orchestrator.ui.top.model import FleetState, History, sight
 from orchestrator.ui.top.refresher import Refresher
-from orchestrator.ui.top.views import Choice, about, chosen
-from orchestrator.ui.top.wording import nothing, question, runs_of, totals, trouble
+from orchestrator.ui.top.views import Choice, about, chosen, runs_in
+from orchestrator.ui.top.wording import nothing, question, totals, trouble
 from tests.fleets import HOLDER, NOON, Stage, StagedFleet, claimed, ended, progress, run_id
 from tests.helpers import command_run, make_sweep, submit, wait_for
 
@@ -191,8 +191,8 @@ def test_lists_are_searched_sorted_and_narrowed(stage: Stage) -> None:
     assert labels(Choice(sweep="speed", runs_of=job)) == ["mappo", "ippo"]
     assert labels(Choice(sweep="another")) == []
     assert [row.label for row in chosen(FAILURES, picture, Choice())] == ["ippo"]
-    assert [row.label for row in runs_of(job, picture)] == ["mappo", "ippo"]
-    assert len(runs_of(picture.sights[0], picture)) == 4
+    assert [row.label for row in runs_in(job, picture)] == ["mappo", "ippo"]
+    assert len(runs_in(picture.sights[0], picture)) == 4
 
 
 def test_questions_say_what_happens(stage: Stage) -> None:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
 from orchestrator.analysis.groups.comparability import differences
-from orchestrator.analysis.groups.grouping import Final, SeedGroup, known
+from orchestrator.analysis.groups.grouping import Final, SeedGroup
 from orchestrator.analysis.groups.improvement import against
 from orchestrator.analysis.groups.limits import single_values
 from orchestrator.analysis.groups.variants import Variant, names
@@ -20,6 +20,7 @@ from orchestrator.analysis.report import web
 from orchestrator.analysis.report.blocks import Block, Html, Points, Section, Text
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.drawing import plotting
+from orchestrator.analysis.run_table import known
 from orchestrator.analysis.statistics.bootstrap import finite, middle
 from orchestrator.analysis.statistics.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS, ONE_LOOK
 from orchestrator.analysis.verdict.fairness import red_flags

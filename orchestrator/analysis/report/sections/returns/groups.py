@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Table
-from orchestrator.analysis.groups.grouping import Final, known
+from orchestrator.analysis.groups.grouping import Final
 from orchestrator.analysis.groups.speeds import is_provisional
 from orchestrator.analysis.report.blocks import Block, Section, Text
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.group_cells import places, provisional_note, throughputs
+from orchestrator.analysis.run_table import known
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
 
 
