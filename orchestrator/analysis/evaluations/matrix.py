@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.analysis.evaluations.played_tasks import read_task
+from orchestrator.analysis.evaluations.played_tasks import read_task, without_family
 from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.statistics.bootstrap import Estimate, estimate_of
 from orchestrator.core.labels import Point, run_labels
@@ -157,10 +157,9 @@ def _groups(run_ids: Sequence[str], points: Mapping[str, Point]) -> list[tuple[d
 def _labels(points: Sequence[Point]) -> list[str]:
     """Label points by the keys that vary; without a family of tasks that all share."""
     tasks = [str(point.get("task", "")) for point in points]
-    families = {task.partition("/")[0] for task in tasks if "/" in task}
-    if len(families) == 1 and all("/" in task for task in tasks):
-        tasks = [task.partition("/")[2] for task in tasks]
-        points = [{**point, "task": task} for point, task in zip(points, tasks, strict=True)]
+    if (inside := without_family(tasks)) != tasks:
+        points = [{**point, "task": task} for point, task in zip(points, inside, strict=True)]
+        tasks = inside
     labels = run_labels(points) if len(points) > 1 else [""]
     return [label or task or "policies" for label, task in zip(labels, tasks, strict=True)]
 

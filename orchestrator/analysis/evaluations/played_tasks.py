@@ -113,6 +113,12 @@ def expanded(tasks: Iterable[PlayedTask], names: Sequence[str]) -> list[PlayedTa
     return played
 
 
+def without_family(tasks: list[str]) -> list[str]:
+    """Return the names of tasks without the family that all of them share, as they are without one."""
+    alike = len({task.partition("/")[0] for task in tasks}) == 1 and all("/" in task for task in tasks)
+    return [task.partition("/")[2] for task in tasks] if alike else tasks
+
+
 def trained_on(points: Iterable[Point]) -> list[PlayedTask]:
     """Return the tasks of these points of a grid, each once."""
     tasks: dict[str, PlayedTask] = {}

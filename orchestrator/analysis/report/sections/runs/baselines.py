@@ -26,6 +26,7 @@ from orchestrator.analysis.evaluations.baselines import (
     rankings,
 )
 from orchestrator.analysis.evaluations.matrix import BEHAVIOUR
+from orchestrator.analysis.evaluations.played_tasks import without_family
 from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.curves import FramesToThreshold
 from orchestrator.analysis.groups.grouping import SeedGroup
@@ -265,9 +266,7 @@ def _range(evaluated: EvaluatedSweep, figure: str, player: str) -> Cell:
 
 def group_titles(groups: Sequence[SeedGroup]) -> list[str]:
     """Return one short name for each group: its task without a family that all share, and its variant."""
-    tasks = [group.task for group in groups]
-    if len({task.partition("/")[0] for task in tasks}) == 1 and all("/" in task for task in tasks):
-        tasks = [task.partition("/")[2] for task in tasks]
+    tasks = without_family([group.task for group in groups])
     labels = names([group.point for group in groups], ("task", "sweep"))
     told = tasks if len(set(labels)) == 1 and all(tasks) else map(_joined, tasks, labels)
     return list(told)
