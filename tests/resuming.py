@@ -22,9 +22,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from orchestrator.core.types import RunState
-from orchestrator.rundir import End
-
 ROOT = Path(__file__).parent.parent
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 PLAIN, NURSERY = "plain", "nursery"
@@ -183,7 +180,8 @@ def _fork_collectors(trainer: str) -> None:
 def _train(attempt: Attempt, trainer: str) -> int:
     from jobs.training.context import InterruptedRun, RunContext
     from orchestrator.config.trainers import get_trainer
-    from orchestrator.rundir import Claim, Lease, RunDir
+    from orchestrator.core.types import RunState
+    from orchestrator.rundir import Claim, End, Lease, RunDir
 
     spec = get_trainer(trainer)
     run = spec.identify(attempt.overrides, attempt.seed, 1)
