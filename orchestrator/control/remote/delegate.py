@@ -15,8 +15,14 @@ from orchestrator.config.profiles import Profile, parse_profile, text_for_there
 from orchestrator.control import dry_run, submit
 from orchestrator.control.dry_run import UNASKED, UNCHECKED
 from orchestrator.control.remote.delegated import Assignment
-from orchestrator.control.remote.places import assigned_of, decide, decision_facts, not_there, run_there
-from orchestrator.control.remote.program import RemoteProgram
+from orchestrator.control.remote.places import (
+    assigned_of,
+    decide,
+    decision_facts,
+    not_there,
+    program_of,
+    run_there,
+)
 from orchestrator.control.remote.push_code import RemoteCode, look_there, push
 from orchestrator.control.remote.push_code import sent as as_sent
 from orchestrator.control.submission import Started
@@ -100,7 +106,9 @@ def send(asked: Delegation) -> Started:
     sweep_dir.create()
     with sweep_dir.lock():
         submit.record(sweep, sweep_dir)
-        _require_there(there, sweep_dir)
+        before = _tree_at(place, sweep_dir)
+        if before is not None and before.accepted and not there.known:
+            raise not_there(before.place, sweep.name)  # its processes may still be at work
         code = freeze(sweep_dir, Path.cwd())
     if code.id not in there.codes:
         push(place, sweep_dir, code.id)
@@ -112,11 +120,14 @@ def send(asked: Delegation) -> Started:
         kept |= busy
         if not given:
             return Started(path, where=place.name, kept=kept, over=True)
-        number = _assign(sweep_dir, place, shipped, given)
-    program = RemoteProgram(place, sweep.name, shipped, asked.profile)
-    assignment = asked.assignment(number, given, shipped)
-    answer, warnings = run_there(program, sweep_dir, asked.command(), assignment.to_bytes())
-    _accepted(sweep_dir, number)
+        home = home_of(sweep_dir.read_ledger()) or secrets.token_hex(8)
+        entry = AssignedEntry(place=place, code=shipped, run_ids=given, home=home)
+        number = sweep_dir.add_to_ledger(entry)
+    tree = TreeAssignment(place, shipped, given, number=number)
+    assignment = asked.assignment(number, given, shipped).to_bytes()
+    answer, warnings = run_there(sweep_dir, tree, asked.command(), assignment)
+    with sweep_dir.lock():
+        sweep_dir.amend_ledger(replace(entry, number=number, accepted=True))
     started = parse(Started, answer["started"])
     notes = [*code.notes, *notes, *warnings, *started.notes]
     return replace(started, path=path, where=place.name, notes=tuple(notes), kept=kept)
@@ -154,29 +165,9 @@ def _to_do(sweep: Sweep, seen: Survey, only: Collection[str] | None) -> set[str]
     return wanted if only is None else wanted.intersection(only)
 
 
-def _require_there(there: RemoteCode, sweep_dir: SweepDir) -> None:
-    """Raise if a tree has lost all runs that it took up: its processes may still be at work."""
-    before = _before(sweep_dir, there.place)
-    if before is not None and before.accepted and not there.known:
-        raise not_there(before.place, sweep_dir.name)
-
-
-def _before(sweep_dir: SweepDir, place: TreePlace) -> TreeAssignment | None:
+def _tree_at(place: TreePlace, sweep_dir: SweepDir) -> TreeAssignment | None:
+    """Return what the place has been assigned so far."""
     return next((one for one in assigned_of(sweep_dir) if one.place.key == place.key), None)
-
-
-def _assign(sweep_dir: SweepDir, place: TreePlace, code: SentCode, given: frozenset[str]) -> int:
-    """Put the assignment on record; its number. Call under the lock."""
-    ledger = sweep_dir.read_ledger()
-    home = home_of(ledger) or secrets.token_hex(8)
-    return sweep_dir.add_to_ledger(AssignedEntry(place=place, code=code, run_ids=given, home=home))
-
-
-def _accepted(sweep_dir: SweepDir, number: int) -> None:
-    with sweep_dir.lock():
-        (mine,) = [one for one in sweep_dir.read_ledger(after=number - 1) if one.number == number]
-        assert isinstance(mine, AssignedEntry)
-        sweep_dir.amend_ledger(replace(mine, accepted=True))
 
 
 def capacity_there(profile: Profile, scheduler_options: Sequence[str] = ()) -> Capacity:
@@ -200,12 +191,11 @@ def rehearse(asked: Delegation) -> Mapping[str, Any]:
     there = look_there(asked.profile, sweep.name)
     shipped, _ = as_sent(freeze(sweep_dir, Path.cwd(), dry=True))
     given, _ = _given(asked, submit.inspect_sweep(sweep, sweep_dir).seen, there.place)
-    before = _before(sweep_dir, there.place)
+    before = _tree_at(there.place, sweep_dir)
     if not there.known or before is None or before.code.id not in there.codes:
         return _first_plan(asked, there, shipped, given)
-    program = RemoteProgram(there.place, sweep.name, before.code, asked.profile)
-    assignment = asked.assignment(before.number, given, shipped)
-    answer, warnings = program.run(asked.command("--dry-run"), assignment.to_bytes())
+    assignment = asked.assignment(before.number, given, shipped).to_bytes()
+    answer, warnings = program_of(sweep_dir, before).run(asked.command("--dry-run"), assignment)
     return {**answer, "notes": [*warnings, *answer["notes"], *key_notes(Path.cwd())]}
 
 

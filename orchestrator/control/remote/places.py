@@ -23,24 +23,20 @@ _STATUS_PATIENCE_S = 60.0
 
 
 def run_there(
-    program: RemoteProgram,
-    sweep_dir: SweepDir,
-    command: Sequence[str],
-    decision: bytes = b"",
-    *,
-    accepted: bool = False,
+    sweep_dir: SweepDir, one: TreeAssignment, command: Sequence[str], decision: bytes = b""
 ) -> tuple[Any, tuple[str, ...]]:
-    """Run a command of the program; where its code is missing or damaged, send it again.
+    """Run a command of a place's program; where its code is missing or damaged, send it again.
 
     A command that carries out a ``decision`` outdates what was last heard of the place. A place that
     ``accepted`` runs and has nothing of the sweep now is no proof of anything: a file system may be away.
     """
-    place, patience = program.place, PATIENCE_S if decision else _STATUS_PATIENCE_S
+    program, patience = program_of(sweep_dir, one), PATIENCE_S if decision else _STATUS_PATIENCE_S
+    place = one.place
     try:
         return program.run(command, decision, patience)
     except CodeMissingError:
         as_given = replace(program.profile, ssh=place.ssh, folder=place.folder)
-        if accepted and not look_there(as_given, sweep_dir.name).known:
+        if one.accepted and not look_there(as_given, sweep_dir.name).known:
             raise not_there(place, sweep_dir.name) from None
         if not CodeDir.of(sweep_dir, program.code.id).exists():
             raise
@@ -59,18 +55,18 @@ def decide(
     Raises what :meth:`RemoteProgram.run` does.
     """
     decision = Decision(**decision_facts(sweep_dir, one.number), run_ids=tuple(run_ids)).to_bytes()
-    return run_there(program_of(sweep_dir, one), sweep_dir, command, decision, accepted=one.accepted)[0]
+    return run_there(sweep_dir, one, command, decision)[0]
 
 
 def status_there(sweep_dir: SweepDir, one: TreeAssignment) -> Mapping[str, Any]:
     """Return the sweep as `status --json` prints it at the place; no runs if it has not taken any up yet."""
-    program, command = program_of(sweep_dir, one), ["status", sweep_dir.name, "--json"]
+    command = ["status", sweep_dir.name, "--json"]
     answer: Mapping[str, Any]
     if one.accepted:
-        (answer,), _ = run_there(program, sweep_dir, command, accepted=True)
+        (answer,), _ = run_there(sweep_dir, one, command)
         return answer
-    try:
-        (answer,), _ = program.run(command, patience=_STATUS_PATIENCE_S)  # nothing is sent for a look
+    try:  # no code is sent to ask for a state
+        (answer,), _ = program_of(sweep_dir, one).run(command, patience=_STATUS_PATIENCE_S)
         return answer
     except OrchestrateError as error:
         if isinstance(error, CodeMissingError) or error.exit_code == NotFoundError.exit_code:
