@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.control.cloud.exchange import Tell, quietly
+from orchestrator.control.cloud.instance_costs import costs
 from orchestrator.control.follow import WhyLeft, exit_code_of, why_left
 from orchestrator.control.submission import Started
 from orchestrator.core.types import RunState, Sweep
@@ -96,7 +97,7 @@ class Flow(ABC):
 
     def costs(self) -> Sequence[str]:
         """Instances that are still up, a line each."""
-        return ()
+        return costs(self.sweep_dir)
 
     def exit_code(self, seen: Survey, why: WhyLeft) -> int:
         """The command's exit code: 1 if runs failed or are left, or that of what keeps them from going on."""

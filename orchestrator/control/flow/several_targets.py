@@ -8,7 +8,6 @@ from typing import Any
 
 from orchestrator.control import fleet
 from orchestrator.control.cloud.exchange import exchange_with_instances, quietly
-from orchestrator.control.cloud.instance_costs import costs
 from orchestrator.control.flow.base import Flow
 from orchestrator.control.follow import WhyLeft, follow, follow_canaries, stop
 from orchestrator.control.multi_target import SharedSweep, SharedTargets, TargetHandle
@@ -85,9 +84,6 @@ class SeveralTargets(Flow):
 
     def fact_of(self, seen: Survey, run_id: str) -> Mapping[str, Any]:
         return {**super().fact_of(seen, run_id), "target": seen.target(run_id)}
-
-    def costs(self) -> Sequence[str]:
-        return costs(self.sweep_dir)
 
     def exit_code(self, seen: Survey, why: WhyLeft) -> int:
         refused = [error.exit_code for error in self._shared.refusals if seen.left]

@@ -10,7 +10,6 @@ from orchestrator.config.backends import is_rented
 from orchestrator.config.check import check_plan
 from orchestrator.control import dry_run, submit
 from orchestrator.control.cloud.exchange import exchange_with_instances
-from orchestrator.control.cloud.instance_costs import costs
 from orchestrator.control.fleet import present
 from orchestrator.control.flow.base import Flow
 from orchestrator.control.follow import OneTarget, WhyLeft, follow, follow_canaries, stop
@@ -118,9 +117,6 @@ class OwnTarget(Flow):
 
     def facts(self) -> Mapping[str, Any]:
         return {"jobs": plain(self._jobs)}
-
-    def costs(self) -> Sequence[str]:
-        return costs(self.sweep_dir)
 
 
 def _arrays(done: SubmissionReport) -> Iterator[str]:
