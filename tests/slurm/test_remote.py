@@ -234,7 +234,7 @@ def test_a_run_has_one_tree_at_a_time(laptop: Laptop, slurm: Cluster) -> None:
 def test_the_command_line_killed_at_each_step_of_sending(laptop: Laptop) -> None:
     """The same command again does just what is missing."""
     laptop.count_grid(runs=2)
-    for after in ("record", "look_there", "freeze", "push", "add_to_ledger", "run"):
+    for after in ("record", "look_there", "freeze", "deliver", "add_to_ledger", "run"):
         laptop.killed_after(after)
     laptop.sweep()
     helpers.wait_for(lambda: laptop.states() == ["done"] * 2, what="the end of the sweep")

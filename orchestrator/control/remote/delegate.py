@@ -23,8 +23,7 @@ from orchestrator.control.remote.places import (
     program_of,
     run_there,
 )
-from orchestrator.control.remote.push_code import RemoteCode, look_there, push
-from orchestrator.control.remote.push_code import sent as as_sent
+from orchestrator.control.remote.push_code import RemoteCode, deliver, look_there, sent
 from orchestrator.control.submission import Started
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.records import parse
@@ -63,21 +62,21 @@ class Delegation:
     only: Collection[str] | None = None
     adopt: bool = False
 
-    def assignment(self, number: int, given: Collection[str], code: SentCode) -> Assignment:
-        """Return these runs as decision ``number`` assigns them."""
+    def assignment(self, tree: TreeAssignment) -> bytes:
+        """Return the tree's runs as its latest decision assigns them, for the stdin of :meth:`command`."""
         source, here = Path(self.sweep.source), Path.cwd()
         return Assignment(
-            **decision_facts(self.sweep_dir, number),
-            run_ids=tuple(run.run_id for run in self.sweep.runs if run.run_id in given),
+            **decision_facts(self.sweep_dir, tree.number),
+            run_ids=tuple(run.run_id for run in self.sweep.runs if run.run_id in tree.run_ids),
             sweep=self.sweep.name,
             grid=self.sweep.grid_text,
             grid_path=str(source.relative_to(here)) if source.is_relative_to(here) else str(source),
             added=added_points(self.sweep_dir.read_ledger()),
             profile_name=self.profile.name,
             profile=text_for_there(self.profile),
-            code=code,
+            code=tree.code,
             adopt=self.adopt,
-        )
+        ).to_bytes()
 
     def command(self, *how: str) -> list[str]:
         """Return the command line that submits an assignment there."""
@@ -110,9 +109,7 @@ def send(asked: Delegation) -> Started:
         if before is not None and before.accepted and not there.known:
             raise not_there(before.place, sweep.name)  # its processes may still be at work
         code = freeze(sweep_dir, Path.cwd())
-    if code.id not in there.codes:
-        push(place, sweep_dir, code.id)
-    shipped, notes = as_sent(code)
+    shipped, notes = deliver(there, sweep_dir, code)
     with sweep_dir.lock():
         seen = submit.inspect_sweep(sweep, sweep_dir).seen
         kept = _recall(_to_do(sweep, seen, asked.only), sweep_dir, place)
@@ -124,8 +121,7 @@ def send(asked: Delegation) -> Started:
         entry = AssignedEntry(place=place, code=shipped, run_ids=given, home=home)
         number = sweep_dir.add_to_ledger(entry)
     tree = TreeAssignment(place, shipped, given, number=number)
-    assignment = asked.assignment(number, given, shipped).to_bytes()
-    answer, warnings = run_there(sweep_dir, tree, asked.command(), assignment)
+    answer, warnings = run_there(sweep_dir, tree, asked.command(), asked.assignment(tree))
     with sweep_dir.lock():
         sweep_dir.amend_ledger(replace(entry, number=number, accepted=True))
     started = parse(Started, answer["started"])
@@ -189,12 +185,12 @@ def rehearse(asked: Delegation) -> Mapping[str, Any]:
     """
     sweep, sweep_dir = asked.sweep, asked.sweep_dir
     there = look_there(asked.profile, sweep.name)
-    shipped, _ = as_sent(freeze(sweep_dir, Path.cwd(), dry=True))
+    shipped, _ = sent(freeze(sweep_dir, Path.cwd(), dry=True))
     given, _ = _given(asked, submit.inspect_sweep(sweep, sweep_dir).seen, there.place)
     before = _tree_at(there.place, sweep_dir)
     if not there.known or before is None or before.code.id not in there.codes:
         return _first_plan(asked, there, shipped, given)
-    assignment = asked.assignment(before.number, given, shipped).to_bytes()
+    assignment = asked.assignment(replace(before, run_ids=given, code=shipped))
     answer, warnings = program_of(sweep_dir, before).run(asked.command("--dry-run"), assignment)
     return {**answer, "notes": [*warnings, *answer["notes"], *key_notes(Path.cwd())]}
 

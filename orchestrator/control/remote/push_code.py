@@ -68,6 +68,13 @@ def look_there(profile: Profile, sweep: str) -> RemoteCode:
     return RemoteCode(place, "grids" in found, frozenset(map(posixpath.dirname, found)) - {""})
 
 
+def deliver(there: RemoteCode, sweep_dir: SweepDir, code: FrozenCode) -> tuple[SentCode, list[str]]:
+    """Put the code into the place's tree unless it is there; return it as of :func:`sent`."""
+    if code.id not in there.codes:
+        push(there.place, sweep_dir, code.id)
+    return sent(code)
+
+
 def push(place: TreePlace, sweep_dir: SweepDir, code_id: str, *, replace: bool = False) -> None:
     """Put the code into the place's tree, whole or not at all. A second time changes nothing.
 
