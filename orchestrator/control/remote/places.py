@@ -65,8 +65,9 @@ def status_there(sweep_dir: SweepDir, one: TreeAssignment) -> Mapping[str, Any]:
     if one.accepted:
         (answer,), _ = run_there(sweep_dir, one, command)
         return answer
-    try:  # no code is sent to ask for a state
-        (answer,), _ = program_of(sweep_dir, one).run(command, patience=_STATUS_PATIENCE_S)
+    program = program_of(sweep_dir, one)
+    try:
+        (answer,), _ = program.run(command, patience=_STATUS_PATIENCE_S)  # no code is sent to ask for a state
         return answer
     except OrchestrateError as error:
         if isinstance(error, CodeMissingError) or error.exit_code == NotFoundError.exit_code:
