@@ -150,7 +150,10 @@ class RemoteTarget:
     blocked: Concern | None = None  # it knows itself, and refuses
 
     def __init__(self, shared: SharedSweep, profile: Profile, scheduler_options: Sequence[str]) -> None:
-        self._shared, self._profile, self._scheduler_options = shared, profile, tuple(scheduler_options)
+        options = replace(shared.options, canary=False)
+        sweep, sweep_dir, adopt = shared.sweep, shared.sweep_dir, shared.adopt
+        self._shared = shared
+        self._asked = Delegation(sweep, sweep_dir, profile, options, scheduler_options, adopt=adopt)
         self._patience = get_backend(profile.backend).patience
         self.capacity = delegate.capacity_there(profile, scheduler_options)
         self.name, self.address = self.capacity.target, profile.address
@@ -183,20 +186,13 @@ class RemoteTarget:
         return [one.run_id for one in self._given(seen) if one.run_id in left]
 
     def submit(self, state: SweepState, assignment: TargetAssignment, *, define: bool) -> TargetSubmission:
-        done = delegate.send(self._delegation(assignment))
+        done = delegate.send(replace(self._asked, only=assignment.run_ids))
         return TargetSubmission(not done.over, state, notes=done.notes)
 
     def rehearse(
         self, state: SweepState, assignment: TargetAssignment
     ) -> tuple[Mapping[str, Any], SweepState]:
-        return delegate.rehearse(self._delegation(assignment)), state
-
-    def _delegation(self, assignment: TargetAssignment) -> Delegation:
-        shared, options = self._shared, replace(self._shared.options, canary=False)
-        only, adopt = assignment.run_ids, shared.adopt
-        return Delegation(
-            shared.sweep, shared.sweep_dir, self._profile, options, self._scheduler_options, only, adopt
-        )
+        return delegate.rehearse(replace(self._asked, only=assignment.run_ids)), state
 
     def take(self, run_ids: Collection[str], seen: Survey) -> None:
         if run_ids:
