@@ -223,9 +223,9 @@ def test_status_and_the_monitor_show_the_version_that_is_read(tmp_path: Path) ->
     assert [one.frames for one in here.run_to_read(RUN.run_id).checkpoints()] == [48_000]
     status = poll_sweep(here).statuses[RUN.run_id]
     assert (status.attempt, status.frames) == (3, 48_000)
-    (row,) = WatchedTree(home).look(time.time(), 5)["rows"]
-    assert row["checkpoint"]["frames"] == 48_000
-    assert row["host"] == ""  # tokens are valid only at their source
+    _, (row,) = WatchedTree(home).look(time.time(), 5)
+    assert row.checkpoint_frames == 48_000
+    assert row.host == ""  # tokens are valid only at their source
 
 
 def test_a_damaged_index_of_a_further_source_harms_no_other(tmp_path: Path) -> None:
