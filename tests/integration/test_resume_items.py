@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from jobs.trainers.benchmarl.engine.state import ITEMS
 from orchestrator.rundir import RunDir
 from tests.resuming import Attempt, Kill, Nursery, bits, differences
 from tests.tiny_benchmarl import HARD_TARGETS, MULTIWALKER_MAPPO, NAVIGATION_IQL, NAVIGATION_MAPPO
+
+with warnings.catch_warnings():  # what TorchRL says of itself at import is its own to say
+    warnings.simplefilter("ignore")
+    from jobs.trainers.benchmarl.engine.state import ITEMS
 
 # Where a configuration is needed that makes use of the item; navigation with MAPPO shows the others.
 SHOWN_BY: dict[str, dict[str, Any]] = {
