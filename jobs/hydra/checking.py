@@ -33,10 +33,10 @@ class Configuration(Protocol):
     def whole(self, run: Run) -> DictConfig:
         """Compose the run. Raises :class:`BadConfigError`."""
 
-    def check_value(self, key: str, value: Any, usual: Any) -> None:
+    def check_value(self, key: str, value: Any, base: DictConfig) -> None:
         """Refuse a value of the right type that cannot work. Raises :class:`BadConfigError`.
 
-        ``usual``: the value in the configuration of the run's choices.
+        ``base``: the configuration of the run's choices.
         """
 
 
@@ -144,5 +144,5 @@ def _typed(
     if key.startswith("~") and vocabulary.hydra:
         return None
     typed = set_value(vocabulary, cfg, key, value, run.overrides)
-    configuration.check_value(key, typed, OmegaConf.select(base, bare_key(key)))
+    configuration.check_value(key, typed, base)
     return typed

@@ -135,7 +135,7 @@ class TypedConfig(Generic[T]):
         """Compose the run."""
         return self._filled(self._chosen(run.overrides), run.overrides)
 
-    def check_value(self, key: str, value: Any, usual: Any) -> None:
+    def check_value(self, key: str, value: Any, base: DictConfig) -> None:
         """Take every value of the right type."""
 
     def _object(self, cfg: DictConfig) -> T:

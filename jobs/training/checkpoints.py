@@ -11,7 +11,8 @@ import hashlib
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -103,9 +104,7 @@ class CheckpointStore:
         """
         segments = tuple(segments)
         content = {"payload": payload, "segments": [asdict(segment) for segment in segments]}
-        path, digest = _write(
-            self._attempt.checkpoints, content, lambda digest: self._attempt.checkpoint_name(frames, digest)
-        )
+        path, digest = self._write(content, lambda digest: self._attempt.checkpoint_name(frames, digest))
         before, self._newest = self._newest, {path, *(self._path(segment) for segment in segments)}
         self._guard()  # writing may have taken long
         self._prune(before | self._newest)
@@ -113,10 +112,7 @@ class CheckpointStore:
 
     def add_segment(self, group: int, start: int, count: int, items: Any) -> Segment:
         """Write a piece of a buffer for the next checkpoint to refer to."""
-        own = self._attempt
-        _, digest = _write(
-            own.checkpoints, items, lambda digest: own.segment_name(group, start, count, digest)
-        )
+        _, digest = self._write(items, lambda digest: self._attempt.segment_name(group, start, count, digest))
         return Segment(self._attempt.number, group, start, count, digest)
 
     def read_segment(self, segment: Segment) -> Any:
@@ -132,6 +128,14 @@ class CheckpointStore:
         for segment in segments:
             _require_digest(self._path(segment), segment.digest)
         return Loaded(file, content["payload"], segments)
+
+    def _write(self, value: Any, name: Callable[[str], Path]) -> tuple[Path, str]:
+        """Write a file of this attempt under the ``name`` for its checksum; return both."""
+        with _written(self._attempt.checkpoints, value) as file:
+            digest = sha256(file)[:16]
+            path = name(digest)
+            os.replace(file, path)
+        return path, digest
 
     def _path(self, segment: Segment) -> Path:
         attempt = self._run_dir.attempt(segment.attempt)
@@ -154,29 +158,31 @@ class CheckpointStore:
 
 def save_file(path: Path, value: Any) -> Path:
     """Write tensors and plain values to a file, whole or not at all; return its path."""
-    return _write(path.parent, value, lambda _: path)[0]
+    with storage_errors(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with _written(path.parent, value) as file:
+        os.replace(file, path)
+    return path
 
 
-def _write(folder: Path, value: Any, name: Callable[[str], Path]) -> tuple[Path, str]:
-    """Write under a temporary name; rename once all bytes are on disk and their checksum is known.
+@contextmanager
+def _written(folder: Path, value: Any) -> Iterator[Path]:
+    """Provide a temporary file of the value, all bytes on disk, to be renamed within this folder.
 
-    ``name``: the path in this folder for a checksum. Return both.
+    The folder is created, and no folder above it: an attempt that was removed does not come back.
     """
     with storage_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
         temporary = temporary_name(folder / "checkpoint")
         try:
             with open(temporary, "xb") as file:
                 _dump(value, file)
                 file.flush()
                 os.fsync(file.fileno())
-            digest = sha256(temporary)[:16]
-            path = name(digest)
-            os.replace(temporary, path)
+            yield temporary
         finally:
             temporary.unlink(missing_ok=True)
         fsync_folder(folder)
-    return path, digest
 
 
 def read_payload(checkpoint: CheckpointFile) -> dict[str, Any]:

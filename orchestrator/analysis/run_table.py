@@ -48,7 +48,9 @@ def _text(value: Any) -> str:
 
 def _by_name(value: Any) -> str:
     """Return values by name as text."""
-    return _text(dict(value))
+    if not isinstance(value, dict):
+        raise TypeError(f"found {value!r}, expected values by name")
+    return _text(value)
 
 
 def _in_turn(values: Any) -> str:
@@ -130,7 +132,10 @@ _COLUMNS: Mapping[str, tuple[str, str, Callable[[Any], Any]]] = {
 
 
 def facts_of(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of a result. A missing value is null; one of another kind raises."""
+    """Return the columns of a result.
+
+    A missing value is null, as are those of a part that is no mapping; one of another kind raises.
+    """
     facts: dict[str, Any] = {}
     for name, (part, key, convert) in _COLUMNS.items():
         held = fields.get(part) if part else fields

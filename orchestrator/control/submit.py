@@ -241,6 +241,8 @@ def submit_checked(
     with _deciding(state.sweep_dir):
         if settle_submissions(state.sweep_dir) or state.seen.ledger != state.sweep_dir.read_ledger():
             state = inspect_sweep(state.sweep, state.sweep_dir)
+            if prospect.assignment is not None:  # second chances are given by all targets together
+                state = state.with_chances(())
             prospect = plan_sweep(state, backend.capacity(), prospect.options, prospect.assignment)
             if check is not None:
                 check(prospect.plan)

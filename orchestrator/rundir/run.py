@@ -204,8 +204,9 @@ class RunDir:
             for path, required in manifest
         ]
         fields = {**result, "run_id": self.run_id, "manifest": plain(files)}
-        Result.of(fields)
-        return write_exclusive(self.result_path, dump_json(fields, indent=1), guard)
+        data = dump_json(fields, indent=1)
+        Result.of(parse_json(data))  # as it is read: NumPy's numbers are JSON's then
+        return write_exclusive(self.result_path, data, guard)
 
     def has_result(self) -> bool:
         """Return whether the run is done: a result is published."""

@@ -1,4 +1,4 @@
-"""Jobs so far: their states, working times and costs, by their journals and profiles' prices. Pure."""
+"""Jobs so far: their states, working times and costs, by their journals and profiles' prices."""
 
 from __future__ import annotations
 

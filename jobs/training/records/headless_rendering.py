@@ -9,9 +9,10 @@ from __future__ import annotations
 from ctypes import CDLL
 from dataclasses import dataclass
 
-from jobs.training.records.error_chain import error_chain, reason
+from jobs.training.records.error_chain import error_chain
 from orchestrator.core.machine.installation import install_package
 
+_LONGEST = 200
 _NO_DEVICE = (
     "NoSuchDisplayException",
     "NoSuchConfigException",
@@ -51,8 +52,8 @@ def obstacle(error: BaseException) -> Obstacle:
         if type(link).__name__ in _NO_DEVICE:
             return _no_device()
     if "pyglet" in str(error) and isinstance(error, ImportError | AttributeError):
-        return Obstacle(reason(error), _pip("pyglet"))
-    return Obstacle(reason(error), _install("all of it"))
+        return Obstacle(_reason(error), _pip("pyglet"))
+    return Obstacle(_reason(error), _install("all of it"))
 
 
 def _no_device() -> Obstacle:
@@ -80,3 +81,8 @@ def _install(library: str) -> str:
         library, ("libgl1 libglu1-mesa libegl1 libgl1-mesa-dri", "mesa-libGLU mesa-libEGL mesa-dri-drivers")
     )
     return f"on Debian and Ubuntu apt-get install {debian}; on Fedora and RHEL dnf install {fedora}"
+
+
+def _reason(error: BaseException) -> str:
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -128,7 +128,7 @@ def commit() -> str | None:
         return _kept_commit(code)
     try:
         head, changed, new = head_of(Path.cwd())
-    except (NoWorkTree, OrchestrateError):
+    except (NoWorkTree, OrchestrateError, OSError):
         return None  # a commit with unknown changes cannot be restored
     results = results_among(new)
     is_new = any(is_source(name) for name in new if not name.startswith(results))

@@ -215,7 +215,7 @@ def _other_trainer(which: str, trainer: str) -> OrchestrateError:
 def _recorded(
     run_dir: RunDir, checkpoint: CheckpointFile, options: EvaluationOptions, on_record: Iterable[Evaluation]
 ) -> Evaluation | None:
-    """Return the same known on record, as far as its options are known without the trainer."""
+    """Return the same evaluation on record, as far as its options are known without the trainer."""
     usual = usual_of(run_dir)
     if usual is None or options.film is not None:
         return None

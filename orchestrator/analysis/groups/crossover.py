@@ -320,7 +320,7 @@ def _best(lines: Sequence[SpeedLine], count: float, name: str) -> float:
 
 
 def _between(spots: Sequence[SpeedPoint], count: float, name: str) -> float:
-    """Interpolate between the two measured neighbours, both axes logarithmic; never the best beyond them."""
+    """Interpolate between the two measured neighbours, both axes logarithmic; beyond them -inf."""
     x, y = ([math.log(getattr(spot, axis)) for spot in spots] for axis in ("environments", name))
     return float(np.interp(math.log(count), x, y, left=-math.inf, right=-math.inf))
 

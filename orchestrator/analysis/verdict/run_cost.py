@@ -13,7 +13,7 @@ Prices = Mapping[tuple[str, str], float]
 HOUR_S = 3600.0
 
 
-def dollars_of(row: RunRow, prices: Prices) -> float | None:
+def _dollars(row: RunRow, prices: Prices) -> float | None:
     """Return what a run cost in US dollars, by its wall time; ``None`` where that or its price is unknown."""
     hour = prices.get((row["sweep"], row["run_id"]))
     if hour is None or not finite(row["wall_time"]):
@@ -24,4 +24,4 @@ def dollars_of(row: RunRow, prices: Prices) -> float | None:
 
 def median_dollars(rows: Iterable[RunRow], prices: Prices) -> float | None:
     """Return the median cost of these runs; ``None`` if that of none is known."""
-    return middle([cost for row in rows if (cost := dollars_of(row, prices)) is not None])
+    return middle([cost for row in rows if (cost := _dollars(row, prices)) is not None])

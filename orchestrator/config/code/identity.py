@@ -93,6 +93,8 @@ class _Modules:
         """Yield the modules of a package, and add its YAML files."""
         folder = self._path(package)
         for file in folder.iterdir() if folder is not None and folder.is_dir() else ():
+            if isinstance(file, Path) and file.is_symlink() and file.is_dir():
+                continue  # it may lead to a folder above
             if file.is_dir():
                 yield from self._below(f"{package}.{file.name}")
             elif file.name.endswith(".yaml"):

@@ -42,15 +42,22 @@ def own_files() -> tuple[dict[str, Path], dict[str, Path]]:
     return {name: path for name, path in files.items() if name not in packed}, packed
 
 
-def pack(files: Mapping[str, Path]) -> BinaryIO:
-    """Return a zip file for Python's path, of the same bytes for the same files.
+def opened(path: Path) -> BinaryIO | None:
+    """Open a file of the code; ``None`` if it has vanished. Follows no link and waits for no pipe."""
+    try:
+        return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
-    Raises ``OSError`` for a file that cannot be read.
-    """
+
+def pack(files: Mapping[str, Path]) -> BinaryIO:
+    """Return a zip file for Python's path, of the same bytes for the same files, without vanished ones."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, path in files.items():
-            archive.writestr(zipfile.ZipInfo(name), path.read_bytes())  # without the file's time
+            if (file := opened(path.resolve())) is not None:
+                with file:
+                    archive.writestr(zipfile.ZipInfo(name), file.read())  # without the file's time
     packed.seek(0)
     return packed
 

@@ -20,7 +20,7 @@ from operator import and_
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from orchestrator.config.code.own_files import IMPORTED_FROM, own_files, pack
+from orchestrator.config.code.own_files import IMPORTED_FROM, opened, own_files, pack
 from orchestrator.config.code.worktree import (
     HOLDS_KEY,
     TOO_LARGE_HINT,
@@ -104,7 +104,7 @@ def is_whole(code: CodeDir) -> bool:
 class _Entry:
     """A file to keep under ``name``: the content of ``source``, or a link to ``target``.
 
-    With ``packed``, it is a zip file of these files, by name; ``source`` is their folder.
+    With ``packed``, it is a zip file of these files, by name, that belongs at ``source``.
     """
 
     name: str
@@ -153,7 +153,7 @@ def _find_source(sweep: SweepDir, cwd: Path) -> _Source:
     ours_in_tree = all(path.resolve() in files for path in (*ours.values(), *packed.values()))
     if not ours_in_tree:
         entries += [_Entry(f"ours/{name}", path.resolve()) for name, path in ours.items()]
-        entries += [_Entry(f"ours/{MODULES}", IMPORTED_FROM, packed=packed)] if packed else []
+        entries += [_Entry(f"ours/{MODULES}", IMPORTED_FROM / MODULES, packed=packed)] if packed else []
     if len(entries) > _MOST_FILES:
         raise OrchestrateError(
             f"the code to keep with the sweep has {len(entries)} files, more than {_MOST_FILES}",
@@ -189,10 +189,10 @@ def _marks(entries: Iterable[_Entry], into: Path | None = None) -> dict[str, str
             if target is not None:
                 target.symlink_to(entry.target)
             continue
-        try:
-            file, mode = (pack(entry.packed), 0o444) if entry.packed else _opened(entry.source)
-        except (FileNotFoundError, NotADirectoryError):
+        file = pack(entry.packed) if entry.packed else opened(entry.source)
+        if file is None:
             continue
+        mode = 0o444 if entry.packed else stat.S_IMODE(os.fstat(file.fileno()).st_mode)
         if target is not None:
             mode &= ~_shut(entry)
         with file:
@@ -203,12 +203,6 @@ def _marks(entries: Iterable[_Entry], into: Path | None = None) -> dict[str, str
                 f"the code to keep with the sweep has more than {_MOST_BYTES >> 20} MiB", hint=TOO_LARGE_HINT
             )
     return marks
-
-
-def _opened(path: Path) -> tuple[BinaryIO, int]:
-    """Open a file; return it with its permissions."""
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
-    return file, stat.S_IMODE(os.fstat(file.fileno()).st_mode)
 
 
 def _shut(entry: _Entry) -> int:

@@ -157,10 +157,12 @@ class SharedTargets:
     def _open(self, now: SharedState, *, define: bool) -> SharedState:
         """Record the grid, skipped runs and second chances; return the sweep's state afterwards."""
         here, nothing = LocalBackend(), TargetAssignment(frozenset(), self.skipped)
-        prospect = plan_sweep(now.state, here.capacity(ask=False), self.options, nothing)
-        done = submit_checked(prospect, here, define=define)
-        changed = done.planned is not prospect
-        return self.inspect(define=define) if changed else replace(now, state=done.state)
+        while True:
+            prospect = plan_sweep(now.state, here.capacity(ask=False), self.options, nothing)
+            done = submit_checked(prospect, here, define=define)
+            if done.planned is prospect:
+                return replace(now, state=done.state)
+            now = self.inspect(define=define)  # another command has decided meanwhile
 
     def _to_take(self, now: SharedState) -> list[tuple[TargetHandle, list[str]]]:
         """Return each target with its queued runs that another one is predicted to finish earlier."""

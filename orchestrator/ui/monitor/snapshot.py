@@ -96,6 +96,10 @@ class MonitoredSweep:
     since: float
     notes: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        ordered = {state: self.counts[state] for state in RunState if state in self.counts}
+        object.__setattr__(self, "counts", ordered)  # an answer has them by name
+
 
 @dataclass(frozen=True)
 class MonitoredRun:

@@ -108,7 +108,6 @@ def runs_in(row: Row, picture: FleetState) -> list[RunRow]:
     """Return the runs of a row."""
     if isinstance(row, RunRow):
         return [row]
-    name = row.sweep if isinstance(row, JobRow) else row.name
-    snapshot = picture.sight(name)
+    snapshot = picture.sight(sweep_of(row))
     meant = set(row.run_ids) if isinstance(row, JobRow) else None
     return [run for run in (snapshot.runs if snapshot else ()) if meant is None or run.run_id in meant]

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from jobs.check import Problem
 from jobs.hydra.checking import Findings, check_values
@@ -51,11 +52,16 @@ class _Files:
         """Resolve no references."""
         return OmegaConf.create()
 
-    def check_value(self, key: str, value: Any, usual: Any) -> None:
-        if not key.startswith("+"):
-            _check_kind(key, value, OmegaConf.to_container(usual) if OmegaConf.is_config(usual) else usual)
-            if not isinstance(value, str) or isinstance(usual, str):
-                check_value(key, value)
+    def check_value(self, key: str, value: Any, base: DictConfig) -> None:
+        if key.startswith("+"):
+            return
+        try:
+            usual = OmegaConf.select(base, bare_key(key))
+        except OmegaConfBaseException:  # a reference to what other files or the run's own values hold
+            return
+        _check_kind(key, value, OmegaConf.to_container(usual) if OmegaConf.is_config(usual) else usual)
+        if not isinstance(value, str) or isinstance(usual, str):
+            check_value(key, value)
 
 
 def _check_kind(key: str, value: Value, usual: Any) -> None:

@@ -268,3 +268,13 @@ def test_the_page_shows_a_configuration_that_works(tmp_path: Path) -> None:
         ("my trainer has no key 'learning_rate'", "did you mean speed?"),
         ("frames: found '${hill.height}', expected a whole number", None),
     ]
+
+
+@dataclass
+class Logged:
+    folder: str = "${oc.env:A_VARIABLE_THAT_IS_NOT_SET}"
+
+
+def test_a_value_in_place_of_a_default_that_cannot_be_resolved_is_right() -> None:
+    logged = TypedConfig("Logged", lambda choices: Logged())
+    assert logged.problems([run_of({"folder": "/data"})]) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +232,11 @@ def test_names_carry_frames_and_checksum(run_dir: RunDir) -> None:
 
 def _starts(run_dir: RunDir) -> set[int]:
     return {int(name.split("-")[2]) for name in files(run_dir) if "segment" in name}
+
+
+def test_the_folder_of_an_attempt_that_was_removed_does_not_come_back(run_dir: RunDir) -> None:
+    attempt, store = begin(run_dir)
+    shutil.rmtree(attempt.path)
+    with pytest.raises(FileNotFoundError):
+        store.save(100, payload(1))
+    assert not attempt.path.exists()

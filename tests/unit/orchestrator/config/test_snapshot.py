@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.code import snapshot, worktree
+from orchestrator.config.code import own_files, snapshot, worktree
 from orchestrator.config.code.key_files import has_key
 from orchestrator.config.code.snapshot import freeze, key_notes
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
@@ -788,3 +788,12 @@ def test_a_trainer_of_another_project_is_named(
         f"the code of my_trainer in {module.parent} is not copied: "
         "later edits affect queued and resumed runs",
     )
+
+
+def test_a_file_of_the_program_that_has_vanished_takes_no_other_with_it(tmp_path: Path) -> None:
+    here, link, pipe = tmp_path / "here.py", tmp_path / ".#lock.py", tmp_path / "pipe.py"
+    here.write_text("x = 1\n")
+    link.symlink_to("somebody@machine.4711")
+    os.mkfifo(pipe)
+    with own_files.pack({path.name: path for path in (here, link, pipe)}) as packed:
+        assert zipfile.ZipFile(packed).read("here.py") == b"x = 1\n"

@@ -8,6 +8,7 @@ import os
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -310,6 +311,9 @@ def test_a_result_that_could_not_be_read_is_not_published(run: RunDir) -> None:
     with pytest.raises(ValueError, match=r"frames"):
         run.publish({"frames": 0.5}, [])
     assert not run.has_result()
+    assert run.publish({"frames": 1, "final_return": np.float64(1.5)}, [])  # as a mean of NumPy's
+    assert (result := run.result()) is not None
+    assert result.final_return == 1.5
 
 
 def test_a_result_is_published_once(run: RunDir) -> None:

@@ -511,6 +511,15 @@ def shown(snapshot: MonitorSnapshot) -> list[str]:
     return lines
 
 
+def test_states_are_shown_in_the_order_of_a_run_s_life(answer: Any) -> None:
+    counts = {"cancelled": 1, "done": 2, "failed": 3, "running": 4}  # as JSON sorts them
+    (sweep,) = answer["sweeps"]
+    changed = {**answer, "sweeps": [{**sweep, "counts": counts, "eta": None, "end_to_end_fps": 0.0}]}
+    (read,) = parse_snapshot(changed).sweeps
+    assert list(read.counts) == [state for state in RunState if state.value in counts]
+    assert wording.sweep_line(read).startswith("2/10 done  4 running  3 failed  1 cancelled")
+
+
 def test_no_character_reaches_a_terminal_that_it_would_obey(answer: Any) -> None:
     changed = copy.deepcopy(answer)
     changed["host"] = "\x1b]0;title\x07host\u202e"
