@@ -10,12 +10,14 @@ from pkgutil import resolve_name
 
 from orchestrator.config.backends import DEFAULT_BACKEND, BackendSpec, backend_names, find_backend
 from orchestrator.core.errors import OrchestrateError
-from orchestrator.core.machine.package_files import template
+from orchestrator.core.machine.package_files import PROGRAM_HOOK, template
 from orchestrator.core.types import RunCommand
 
 GRID = Path("sweeps", "first.yaml")
 # A grid that checks what no login node can see; `orchestrate doctor --on PROFILE` recommends it.
 VALIDATION = Path("sweeps", "validate.yaml")
+# The module with which a program logs, saves and resumes; it works without this package.
+RESUMING = Path("orchestrate_run.py")
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,14 @@ class NewProject:
     commands: tuple[str, ...]
 
 
-def begin(folder: Path, kind: str = DEFAULT_BACKEND, ask: RunCommand | None = None) -> NewProject:
+def begin(
+    folder: Path, kind: str = DEFAULT_BACKEND, ask: RunCommand | None = None, resume: bool = False
+) -> NewProject:
     """Write a grid, and a profile for that kind of backend, into a project's folder; overwrite nothing.
 
     On a login node the profile names the cluster's partitions and accounts. ``ask`` stands in for the
-    scheduler's commands. Raises :class:`OrchestrateError` for an unknown kind, ``OSError`` if nothing can be
-    written.
+    scheduler's commands. ``resume``: copy :data:`RESUMING`, too. Raises :class:`OrchestrateError` for an
+    unknown kind, ``OSError`` if nothing can be written.
     """
     spec = find_backend(kind)
     if spec is None:
@@ -42,6 +46,8 @@ def begin(folder: Path, kind: str = DEFAULT_BACKEND, ask: RunCommand | None = No
     if profile is not None:
         texts[profile] = _profile(spec, ask)
         texts[VALIDATION] = _text(VALIDATION.name)
+    if resume:
+        texts[RESUMING] = (PROGRAM_HOOK / RESUMING).read_text(encoding="utf-8")
     new = {place: _write(folder / place, text) for place, text in texts.items()}
     return NewProject(
         tuple(folder / place for place, is_new in new.items() if is_new),

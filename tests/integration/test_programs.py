@@ -415,7 +415,7 @@ def test_the_environments_own_sitecustomize_is_still_run(
     program = textwrap.dedent("""
         import os, sys, sitecustomize
         assert sys.from_site and "site" in sitecustomize.__file__, sitecustomize.__file__
-        assert not [path for path in sys.path if "program_hook" in path]
+        assert [path for path in sys.path if "program_hook" in path] == sys.path[-1:]
         open(os.environ["ORCHESTRATE_METRICS"], "a").write('{"frames": 1}\\n')
     """)
     sweep = make_sweep(tmp_path / "results", [command_run(["-c", program])])

@@ -65,6 +65,7 @@ def _hand_over():  # type: ignore[no-untyped-def]
     except ImportError:
         if own is not None:
             sys.modules["sitecustomize"] = own
+    sys.path.append(here)  # last, for orchestrate_run
 
 
 atexit.register(_note)

@@ -16,6 +16,12 @@ def init(
         str | None,
         typer.Option("--on", metavar="BACKEND", help="Write a profile of this backend; with local, none."),
     ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Copy orchestrate_run.py, with which programs resume, into the folder."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Begin a project: write a commented grid and profile.
@@ -32,7 +38,7 @@ def init(
     from orchestrator.config.backends import DEFAULT_BACKEND
     from orchestrator.ui.scaffold import begin
 
-    begun = begin(folder, on or DEFAULT_BACKEND)
+    begun = begin(folder, on or DEFAULT_BACKEND, resume=resume)
     if as_json:
         print_json({"written": begun.written, "kept": begun.kept, "commands": begun.commands})
         return

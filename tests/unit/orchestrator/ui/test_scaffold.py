@@ -113,8 +113,9 @@ def test_as_it_is_typed(tmp_path: Path) -> None:
         "next:",
         "  cd 'my project; echo'",
     ]
-    again = orchestrate("my project; echo", "--on", "local")
-    assert (again.returncode, again.stdout.splitlines()[0][:6]) == (0, "kept  ")
+    again = orchestrate("my project; echo", "--on", "local", "--resume")
+    first, second, *_ = again.stdout.splitlines()
+    assert (again.returncode, first, second[:6]) == (0, "wrote my project; echo/orchestrate_run.py", "kept  ")
     (tmp_path / "file").touch()
     refused = orchestrate("file")
     assert (refused.returncode, refused.stderr) == (3, "error: file/sweeps: Not a directory\n")

@@ -1,0 +1,364 @@
+"""Log, save and resume a training program. One file, the standard library alone, Python 3.8 or later.
+
+    from orchestrate_run import run
+
+    start = run.resume(agent, optimizer, envs, total=100)  # built and reset before; the step to go on from
+    obs = run.value("obs", obs)
+    for step in range(start + 1, 101):
+        ...
+        run.log(step, episodic_return=r)
+        run.save(step, obs=obs)
+
+Under orchestrate it follows docs/run-protocol.md. Alone it writes ``metrics.jsonl`` and ``checkpoints/`` into
+the current folder, and resumes where the variable ``ORCHESTRATE_RESUME`` names a checkpoint, or a folder of
+them (the newest counts). Copy it beside your script to use it elsewhere.
+
+A checkpoint is a sequence of pickles. Load only your own: a pickle may run code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import pickle
+import random
+import signal
+import sys
+import time
+import types
+from collections.abc import Iterator
+from typing import Any
+
+INTERRUPTED = 75  # exit code: go on later
+_EXTENSION = ".pickle"
+_KEPT = 2  # checkpoints that stay, of a program alone
+_SHARE = 50  # times as long in training as in writing checkpoints
+_WORDS = ("exact", "no progress lost", "reset")
+
+
+class Run:
+    """The run of this program: one for each process."""
+
+    def __init__(self) -> None:
+        self._alone = "ORCHESTRATE_METRICS" not in os.environ
+        self._folder = os.environ.get("ORCHESTRATE_CHECKPOINT_DIR", "checkpoints")
+        self._metrics: int | None = None
+        self._objects: dict[str, Any] = {}
+        self._values: dict[str, Any] = {}
+        self._total: int | None = None
+        self._every, self._cost, self._saved_at = 30.0, 0.0, time.monotonic()
+        self._step = -1  # of the last checkpoint
+        self._written: list[str] = []
+        self._stopped, self._process = False, os.getpid()
+
+    def resume(
+        self,
+        *objects: Any,
+        total: int | None = None,
+        every: float = 30.0,
+        exactness: str | None = None,
+    ) -> int:
+        """Track objects, restore them from the checkpoint if there is one, and return its step, else 0.
+
+        Call it last before the loop: it restores the random states of Python, NumPy and PyTorch, too.
+
+        ``total``: the last step. ``every``: seconds between checkpoints. ``exactness``: how a resumed run
+        continues, one of "exact", "no progress lost" and "reset"; say "exact" if a test of yours shows it.
+        Objects are restored in place: those with ``state_dict``, arrays, tensors, random generators, dicts,
+        lists, and any other by its attributes, such as a Gymnasium vector environment.
+        """
+        if exactness not in (None, *_WORDS):
+            raise ValueError(f"exactness: found {exactness!r}, expected one of: {', '.join(_WORDS)}")
+        self._total, self._every = total, every
+        self._objects = {f"{place} {type(found).__name__}": found for place, found in enumerate(objects)}
+        live, lost = self._probe()
+        path = self._checkpoint()
+        step = self._restore(path, live) if path else 0
+        self._begin_metrics(step, resumed=bool(path))
+        if lost and exactness != "reset":
+            exactness = "no progress lost"
+        if exactness:
+            self._write({"program": {"exactness": exactness}})
+        for name in ("SIGTERM", "SIGUSR1"):
+            self._handle(name)
+        self._saved_at = time.monotonic()
+        return step
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """Return the value that :meth:`save` got under that name before the restart, else ``default``."""
+        return self._values.get(name, default)
+
+    def log(self, step: int, **metrics: Any) -> None:
+        """Append a line of metrics: numbers, or arrays and tensors of one number."""
+        line: dict[str, Any] = {"frames": int(step)}
+        if self._total is not None:
+            line["total"] = self._total
+        line["metrics"] = {name: _number(name, found) for name, found in metrics.items()}
+        self._write(line)
+
+    def save(self, step: int, now: bool = False, **values: Any) -> None:
+        """Write a checkpoint if one is due, and leave with exit code 75 if a signal asked for it.
+
+        Call it once a step, after :meth:`log`. ``values``: what the program assigns anew in each step, such
+        as observations, JAX arrays, or a tuple of them; :meth:`value` returns them after a restart. ``now``:
+        write in any case.
+        """
+        last = self._total is not None and step >= self._total
+        waited = time.monotonic() - self._saved_at
+        due = now or last or self._stopped or waited >= max(self._every, _SHARE * self._cost)
+        if due and step != self._step:
+            self._save(int(step), values)
+        if self._stopped and not last:
+            sys.exit(INTERRUPTED)
+
+    def _save(self, step: int, values: dict[str, Any]) -> None:
+        began = time.monotonic()
+        os.makedirs(self._folder, exist_ok=True)
+        path = os.path.join(self._folder, f"{step}{_EXTENSION}")
+        with open(f"{path}.unfinished", "wb") as file:
+            self._write_state(file, {"step": step, "values": values})
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(f"{path}.unfinished", path)
+        self._step, self._saved_at = step, time.monotonic()
+        self._cost = self._saved_at - began
+        if self._alone:
+            self._written = [*(kept for kept in self._written if kept != path), path]
+            while len(self._written) > _KEPT:
+                _remove(self._written.pop(0))
+
+    def _write_state(self, file: Any, header: dict[str, Any]) -> None:
+        pickler = _Pickler(file, self._objects)
+        random_states = {name: found[0]() for name, found in _generators()}
+        pickler.dump({**header, "random": random_states, "objects": list(self._objects)})
+        for name, found in self._objects.items():
+            pickler.dump_state(name, found)
+
+    def _restore(self, path: str, live: dict[tuple[str, int], Any]) -> int:
+        with open(path, "rb") as file:
+            unpickler = _Unpickler(file, self._objects, live)
+            header = unpickler.load()
+            if header["objects"] != list(self._objects):
+                raise ValueError(
+                    f"{path}: found a checkpoint of the objects {header['objects']}, but run.resume got "
+                    f"{list(self._objects)}: give it the same ones, or start anew without ORCHESTRATE_RESUME"
+                )
+            for found in self._objects.values():
+                _set_state(found, unpickler.load())
+        self._values, self._step = header["values"], header["step"]
+        for name in header["random"]:
+            module = importlib.import_module(name)
+            if name == "torch.cuda":
+                module.init()
+        for name, (_, put) in _generators():
+            if name in header["random"]:
+                put(header["random"][name])
+        self._written = [path]
+        return self._step
+
+    def _probe(self) -> tuple[dict[tuple[str, int], Any], bool]:
+        """Return what no pickle holds, by its keys; stop tracking objects that cannot be saved at all.
+
+        The second value: whether there are any.
+        """
+        pickler, lost = _Pickler(_Nowhere(), self._objects), False
+        for name, found in list(self._objects.items()):
+            if _has_state(found):
+                continue
+            try:
+                pickler.dump_state(name, found)
+            except Exception as error:  # any object's own code may run
+                lost = True
+                del self._objects[name]
+                sys.stderr.write(
+                    f"run.resume: {name} cannot be saved ({type(error).__name__}: {error}): it restarts when "
+                    "the program is resumed\n"
+                )
+        return pickler.live, lost
+
+    def _checkpoint(self) -> str | None:
+        """Return the checkpoint to go on from."""
+        path = os.environ.get("ORCHESTRATE_RESUME")
+        if not path or not os.path.isdir(path):
+            return path if path and (os.path.exists(path) or not self._alone) else None
+        found = [os.path.join(path, name) for name in os.listdir(path) if name.endswith(_EXTENSION)]
+        return max(found, key=os.path.getmtime, default=None)
+
+    def _begin_metrics(self, step: int, resumed: bool) -> None:
+        path = os.environ.get("ORCHESTRATE_METRICS", "metrics.jsonl")
+        if self._alone and os.path.exists(path):
+            lines: list[str] = []
+            if resumed:
+                with open(path, encoding="utf-8") as file:
+                    lines = [line for line in file if _is_covered(line, step)]
+            else:
+                os.replace(path, f"{path}.old")
+            with open(f"{path}.unfinished", "w", encoding="utf-8") as file:
+                file.writelines(lines)
+            os.replace(f"{path}.unfinished", path)
+        self._metrics = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if self._metrics is None:
+            raise RuntimeError("run.log: found no run, expected start = run.resume(…) before it")
+        os.write(self._metrics, (json.dumps(line) + "\n").encode())
+
+    def _handle(self, name: str) -> None:
+        number = getattr(signal, name, None)
+        if number is not None:
+            try:
+                signal.signal(number, self._stop)
+            except ValueError:  # not in the main thread: a kill leads back to the last checkpoint
+                pass
+
+    def _stop(self, number: int, _: Any) -> None:
+        if os.getpid() == self._process:
+            self._stopped = True
+        else:  # a forked worker ends as without this module
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+
+class _Nowhere:
+    def write(self, data: Any) -> int:
+        return len(data)
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles states, and names what stays in the process: tracked objects, lambdas, modules, open files.
+
+    ``live``: those beside tracked objects, by their kind and how many of it came before.
+    """
+
+    def __init__(self, file: Any, objects: dict[str, Any]) -> None:
+        super().__init__(file, protocol=4)
+        self._tracked = {id(found): name for name, found in objects.items()}
+        self._own: str | None = None
+        self._counts: dict[str, int] = {}
+        self.live: dict[tuple[str, int], Any] = {}
+
+    def dump_state(self, name: str, found: Any) -> None:
+        self._own = name
+        self.dump(_state(found))
+
+    def persistent_id(self, found: Any) -> tuple[str, int] | None:
+        if id(found) in self._tracked:
+            return (self._tracked[id(found)], -1)
+        kind = _stays(found)
+        if kind is None or self._own is None:
+            return None
+        kind = f"{self._own}: {kind}"
+        count = self._counts[kind] = self._counts.get(kind, -1) + 1
+        self.live[kind, count] = found
+        return (kind, count)
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: Any, objects: dict[str, Any], live: dict[tuple[str, int], Any]) -> None:
+        super().__init__(file)
+        self._places = {**{(name, -1): found for name, found in objects.items()}, **live}
+
+    def persistent_load(self, place: Any) -> Any:
+        return self._places[place]
+
+
+def _stays(found: Any) -> str | None:
+    """Return the kind of an object that no pickle can hold and that a restarted program makes anew."""
+    if isinstance(found, (types.FunctionType, type)):
+        name = found.__qualname__
+        return f"{found.__module__}.{name}" if "<" in name else None
+    if isinstance(found, (types.ModuleType, io.IOBase)):
+        return type(found).__name__
+    return None
+
+
+def _has_state(found: Any) -> bool:
+    """Whether the object restores itself. An environment does not, even as a module of PyTorch."""
+    own = hasattr(found, "state_dict") and hasattr(found, "load_state_dict")
+    return own and not (hasattr(found, "step") and hasattr(found, "reset"))
+
+
+def _state(found: Any) -> Any:
+    if _has_state(found):
+        return found.state_dict()
+    if isinstance(found, random.Random):
+        return found.getstate()
+    if isinstance(found, (dict, list)):
+        return type(found)(found)
+    for kind, get, _ in _in_place():
+        if isinstance(found, kind):
+            return get(found)
+    return dict(vars(found))
+
+
+def _set_state(found: Any, state: Any) -> None:
+    if _has_state(found):
+        found.load_state_dict(state)
+    elif isinstance(found, random.Random):
+        found.setstate(state)
+    elif isinstance(found, list):
+        found[:] = state
+    else:
+        for kind, _, put in _in_place():
+            if isinstance(found, kind):
+                put(found, state)
+                return
+        attributes = found if isinstance(found, dict) else vars(found)
+        attributes.clear()
+        attributes.update(state)
+
+
+def _in_place() -> Iterator[tuple[Any, Any, Any]]:
+    """Yield kinds of NumPy's and PyTorch's objects, how to read and how to write their states."""
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None:
+        yield numpy.ndarray, lambda found: found.view(), lambda found, state: numpy.copyto(found, state)
+        yield numpy.random.RandomState, lambda found: found.get_state(), lambda found, s: found.set_state(s)
+        yield (
+            numpy.random.Generator,
+            lambda found: found.bit_generator.state,
+            lambda found, state: setattr(found.bit_generator, "state", state),
+        )
+    if torch is not None:
+        yield torch.Tensor, lambda found: found.detach(), lambda found, state: found.detach().copy_(state)
+        yield torch.Generator, lambda found: found.get_state(), lambda found, state: found.set_state(state)
+
+
+def _generators() -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Yield the global random generators of loaded modules: how to read and how to write their states."""
+    yield "random", (random.getstate, random.setstate)
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None:
+        yield "numpy", (numpy.random.get_state, numpy.random.set_state)
+    if torch is not None:
+        yield "torch", (torch.get_rng_state, torch.set_rng_state)
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            yield "torch.cuda", (torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all)
+
+
+def _number(name: str, found: Any) -> Any:
+    if isinstance(found, (bool, int, float)):
+        return found
+    try:
+        return float(found.detach() if hasattr(found, "detach") else found)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"run.log: {name} is {found!r}, expected one number") from None
+
+
+def _is_covered(line: str, step: int) -> bool:
+    try:
+        return bool(json.loads(line).get("frames", 0) <= step)
+    except ValueError:  # cut short by a kill
+        return False
+
+
+def _remove(path: str) -> None:
+    try:
+        os.remove(path)
+    except OSError:
+        pass  # removed by others
+
+
+run = Run()

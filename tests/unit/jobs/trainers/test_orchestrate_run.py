@@ -1,0 +1,151 @@
+"""The module with which programs log, save and resume, started alone."""
+
+from __future__ import annotations
+
+import ast
+import json
+import multiprocessing
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from jobs.trainers.command.program_hook import orchestrate_run
+from jobs.trainers.command.program_hook.orchestrate_run import Run
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Start in an empty folder; put the signals' handlers back afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ORCHESTRATE_RESUME", "checkpoints")
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def lines(path: str = "metrics.jsonl") -> list[dict[str, object]]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def test_the_module_suits_python_3_8_and_needs_no_package() -> None:
+    tree = ast.parse(Path(orchestrate_run.__file__).read_text(), feature_version=(3, 8))
+    names = [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
+    names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
+
+
+def test_objects_of_every_kind_are_restored_in_place() -> None:
+    def made() -> tuple[object, ...]:
+        rng = random.Random(1)
+        return np.zeros(3), np.random.default_rng(1), np.random.RandomState(1), rng, {"a": 1}, [1], Plain(rng)
+
+    first = made()
+    array, generator, old, own, mapping, items, plain = first
+    run = Run()
+    assert run.resume(*first) == 0
+    array += 1
+    mapping["a"], plain.count = 2, 5
+    items.append(2)
+    run.save(7, now=True, carried=(np.ones(2), "text"))
+    expected = drawn(generator, old, own)
+
+    second = made()
+    again = Run()
+    assert again.resume(*second) == 7
+    array, generator, old, own, mapping, items, plain = second
+    assert (list(array), mapping, items) == ([1, 1, 1], {"a": 2}, [1, 2])
+    assert (plain.count, plain.double(2), plain.rng is own) == (5, 4, True)
+    assert drawn(generator, old, own) == expected
+    assert again.value("carried")[1] == "text"
+    assert again.value("other", 3) == 3
+
+
+class Plain:
+    def __init__(self, rng: random.Random) -> None:
+        self.count, self.rng = 0, rng
+        self.double: Callable[[int], int] = lambda number: 2 * number  # no pickle holds it
+
+
+def drawn(*generators: object) -> list[float]:
+    """Return a number of each generator, and of the global ones."""
+    return [*(one.random() for one in generators if not isinstance(one, np.random.RandomState)),
+            *(one.random_sample() for one in generators if isinstance(one, np.random.RandomState)),
+            random.random(), float(np.random.random())]  # fmt: skip
+
+
+def test_an_environment_that_cannot_be_saved_is_named_and_declared(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    envs = gymnasium.vector.AsyncVectorEnv([lambda: gymnasium.make("CartPole-v1")])
+    try:
+        Run().resume(envs, exactness="exact")
+    finally:
+        envs.close()
+    assert "run.resume: 0 AsyncVectorEnv cannot be saved" in capsys.readouterr().err
+    assert lines() == [{"program": {"exactness": "no progress lost"}}]
+
+
+def test_metrics_after_the_checkpoint_are_cut_and_a_new_start_keeps_the_old_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Run()
+    run.resume([], total=9)
+    for step in range(1, 6):
+        run.log(step, loss=np.float32(step))
+        run.save(step, now=step < 4)
+    assert sorted(os.listdir("checkpoints")) == ["2.pickle", "3.pickle"]
+    with open("metrics.jsonl", "a") as file:
+        file.write('{"frames": ')
+    again = Run()
+    assert again.resume([], total=9) == 3
+    again.log(4, loss=4)
+    assert [line["frames"] for line in lines()] == [1, 2, 3, 4]
+    monkeypatch.delenv("ORCHESTRATE_RESUME")
+    assert Run().resume([]) == 0
+    assert (lines(), len(lines("metrics.jsonl.old"))) == ([], 4)
+
+
+def test_a_signal_saves_and_leaves_with_75_but_not_in_the_last_step() -> None:
+    run = Run()
+    run.resume([], total=3)
+    run.save(1)
+    assert not os.path.exists("checkpoints")
+    os.kill(os.getpid(), signal.SIGTERM)
+    with pytest.raises(SystemExit) as left:
+        run.save(2)
+    assert left.value.code == 75
+    assert os.listdir("checkpoints") == ["2.pickle"]
+    run.save(3)
+
+
+def test_a_forked_worker_still_dies_of_sigterm() -> None:
+    Run().resume([])
+    worker = multiprocessing.get_context("fork").Process(target=signal.pause)
+    worker.start()
+    worker.terminate()
+    worker.join(10)
+    if worker.exitcode is None:
+        worker.kill()
+    assert worker.exitcode == -signal.SIGTERM
+
+
+def test_errors_name_what_was_found_and_expected() -> None:
+    run = Run()
+    with pytest.raises(RuntimeError, match="found no run"):
+        run.log(1, loss=1)
+    with pytest.raises(ValueError, match="expected one of: exact"):
+        run.resume(exactness="exactly")
+    run.resume([])
+    with pytest.raises(TypeError, match=r"run.log: loss is .*, expected one number"):
+        run.log(1, loss=np.zeros(2))
+    run.save(1, now=True)
+    with pytest.raises(ValueError, match="give it the same ones"):
+        Run().resume({})
