@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -127,16 +128,20 @@ def test_a_signal_saves_and_leaves_with_75_but_not_in_the_last_step() -> None:
     run.save(3)
 
 
-def live() -> None:
-    """Stay for ten seconds. A signal is handled at once, also one that came before."""
+def live(alive: Any) -> None:
+    """Stay for ten seconds."""
+    alive.set()
     for _ in range(1000):
         time.sleep(0.01)
 
 
 def test_a_forked_worker_still_dies_of_sigterm() -> None:
     Run().resume([])
-    worker = multiprocessing.get_context("fork").Process(target=live)
+    context = multiprocessing.get_context("fork")
+    alive = context.Event()
+    worker = context.Process(target=live, args=(alive,))
     worker.start()
+    assert alive.wait(60)  # Python drops a signal that comes within the fork
     worker.terminate()
     worker.join()
     assert worker.exitcode == -signal.SIGTERM
