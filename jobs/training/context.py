@@ -227,8 +227,10 @@ class RunContext:
             self._window.add(row)
             add_row(self.rows, row)
 
-    def progress(self, frames: int, total: int | None, value: float | None) -> None:
+    def progress(self, frames: int, total: int | None, value: float | None, note: str | None = None) -> None:
         """Send the worker the run's progress: frames, of how many, the latest return, and the throughputs.
+
+        ``note``: what `status` is to say of the run.
 
         The end-to-end throughput is that of the attempt so far; after its first iteration, that iteration's.
         """
@@ -241,6 +243,7 @@ class RunContext:
                 "end_to_end_fps": self._iteration_fps if so_far is None else so_far,
                 "iteration_fps": self._iteration_fps,
                 "return": value,
+                **({"note": note} if note else {}),
             },
         )
 

@@ -138,7 +138,7 @@ def _identify(grid: Grid, point: Mapping[str, Value], origin: Position | None) -
     except OrchestrateError as error:
         at = origin or grid.positions.get(PRESET_KEY)
         raise YamlFile(grid.source).error(at, str(error), error.hint) from None
-    return replace(run, loggers=grid.loggers)
+    return replace(run, loggers=grid.loggers, metrics=grid.metrics)
 
 
 def _duplicate(grid: Grid, first: Run, second: Run, origin: Position | None) -> PlacedError:

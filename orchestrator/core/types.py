@@ -85,7 +85,8 @@ class Run:
 
     ``overrides`` are the trainer's own keys, sorted, without ``seed`` and ``threads``, which every trainer
     has. ``run_id`` hashes what decides the result and nothing else (see :func:`run_identity`).
-    ``loggers``: destinations of a program's metrics; they decide nothing.
+    ``loggers``: destinations of a program's metrics, and ``metrics``: where these are found (``from``), with
+    the names of ``frames`` and ``return`` among them; they decide nothing.
     """
 
     run_id: str
@@ -95,6 +96,7 @@ class Run:
     threads: Int64 = 1
     target: str | None = None
     loggers: tuple[str, ...] = ()
+    metrics: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def point(self) -> dict[str, Value]:

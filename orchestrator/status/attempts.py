@@ -62,6 +62,8 @@ class Attempt:
         found: dict[str, Any] = {"token": self.token, "since": self.since}
         if self.end is not None:
             found |= {name: getattr(self.end, name) for name in ("reason", "message", "code_id")}
+        elif self.progress is not None:
+            found["message"] = self.progress.progress.note
         return found
 
     def figures(self) -> dict[str, Any]:

@@ -294,11 +294,17 @@ def test_a_last_line_without_a_newline_counts(tmp_path: Path) -> None:
         ('{"metrics": {}}', "found no key 'frames' in the line {"),
         ("[1]", "found no object"),
         ("[" * 100_000, "nested too deeply"),
-        ("{'frames': 1}\n" * 100, "none of the first 10 lines of metrics can be used"),
     ],
 )
-def test_a_program_without_a_line_that_can_be_used_fails(tmp_path: Path, line: str, why: str) -> None:
-    assert why in written(tmp_path, f"{line}\n", 1)["message"]
+def test_a_program_without_a_line_that_can_be_used_is_done_with_a_remark(
+    tmp_path: Path, line: str, why: str
+) -> None:
+    assert why in written(tmp_path, f"{line}\n")["remark"]
+
+
+def test_a_program_that_writes_ten_lines_that_cannot_be_used_fails_at_once(tmp_path: Path) -> None:
+    message = written(tmp_path, "{'frames': 1}\n" * 100, 1)["message"]
+    assert "none of the first 10 lines of metrics can be used" in message
 
 
 def test_what_cannot_be_used_is_dropped_and_counted(tmp_path: Path) -> None:
@@ -398,11 +404,11 @@ write({{"frames": 40, "metrics": {{"loss": 40}}}})
     assert run.history()[3].metrics == {"loss": 30, "eval/return": 31}
 
 
-def test_a_program_without_metrics_is_not_done(tmp_path: Path) -> None:
-    end = told(tmp_path, {"program": {"exactness": "exact"}}, code=1)
-    assert (end["outcome"], end["reason"]) == ("failed", "code error")
-    assert "exit code 0 and wrote no metrics" in end["message"]
-    assert "ORCHESTRATE_METRICS" in end["message"]
+def test_a_program_without_metrics_is_done_with_a_remark(tmp_path: Path) -> None:
+    result = told(tmp_path, {"program": {"exactness": "exact"}})
+    assert (result["frames"], result["final_return"]) == (0, None)
+    assert "no metrics found: looked for TensorBoard" in result["remark"]
+    assert "name the file by `metrics:`" in result["remark"]
 
 
 def test_the_environments_own_sitecustomize_is_still_run(

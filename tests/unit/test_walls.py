@@ -45,6 +45,7 @@ SHARED = (
     "core.environment",
     "core.errors",
     "core.hydra_text",
+    "core.metric_files",
     "core.machine.hardware",
     "core.machine.installation",
     "core.machine.package_files",

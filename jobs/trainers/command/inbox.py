@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.trainers.command.declared import Declared
+from jobs.trainers.command.found_metrics import FoundMetrics
 from jobs.trainers.command.lines import PROGRAM_KEY, Dropped, last_total, parse_line, parse_object
 from jobs.training.context import RunContext
 from jobs.training.records.loggers import Sink, thinned
@@ -38,9 +39,12 @@ class Inbox:
 
     ``behind``: the program has written more than was taken over. ``time``: the run's minutes. ``sinks`` take
     the metrics, too. ``declared``: the program's description of itself; ``dropped``: of its metrics.
+    ``found``: metrics in files in the ``folder`` of the program, which count while it writes none here.
     """
 
-    def __init__(self, context: RunContext, checkpoint: CheckpointFile | None, minutes: float | None) -> None:
+    def __init__(
+        self, context: RunContext, checkpoint: CheckpointFile | None, minutes: float | None, folder: Path
+    ) -> None:
         self._context = context
         self._attempt = context.attempt
         persist(lambda: self._attempt.inbox_checkpoints.mkdir(parents=True, exist_ok=True))
@@ -50,15 +54,16 @@ class Inbox:
         self._ready: list[tuple[int, Path]] = []
         self._written = 0
         self.behind = False
-        point = ResumePoint(checkpoint.attempt, checkpoint.frames) if checkpoint else None
-        history = context.begin(point, row_at_checkpoint=False)
+        self._point = ResumePoint(checkpoint.attempt, checkpoint.frames) if checkpoint else None
+        history = context.begin(self._point, row_at_checkpoint=False)
+        self.found = FoundMetrics(folder, context.run, history)
         self._covered = checkpoint.frames if checkpoint else 0
         self._resumed_at = checkpoint.frames if checkpoint else None
         if checkpoint is not None:
             context.total = self._declared_total(checkpoint.attempt)
         self._wall_time = history[-1].wall_time if history else 0.0
         self._clock = time.monotonic()
-        self.time = TimeBudget(minutes, history)
+        self._minutes, self.time = minutes, TimeBudget(minutes, history)
         self.sinks: list[Sink] = []
         self._waiting: deque[Row] = deque()
         self.declared = Declared()
@@ -66,6 +71,7 @@ class Inbox:
     def program_started(self) -> None:
         """Count the time of the first line from now."""
         self._clock = time.monotonic()
+        self.found.program_started()
 
     @property
     def complete(self) -> bool:
@@ -85,7 +91,12 @@ class Inbox:
             self._ready, self._written = ready, size
         text = persist(lambda: self._file.read(_BATCH_BYTES))
         self.behind = self._file.tell() < size
+        if text and self.found.is_used and self._context.checkpointed_frames is None:
+            self._begin_anew()
         self._take_lines(text + b"\n" * (ended and not self.behind))
+        if not size and (self._ready or self.found.is_due):
+            self._record(self.found.look(next(reversed(self._context.rows), None), self.dropped))
+            self._report()
         if self._file.tell() >= self._written:
             for frames, path in self._ready:
                 self._adopt(frames, path)
@@ -96,6 +107,24 @@ class Inbox:
         self._ready, self.behind = [], True
         while self.behind:
             self.take(ended=ended)
+        if self._file.tell() == 0:
+            kept = self.found.is_used and self._context.checkpointed_frames is not None
+            if not kept and self.found.ended():
+                self._begin_anew()
+            behind = True
+            while behind:
+                rows, behind = self.found.look_last(next(reversed(self._context.rows), None), self.dropped)
+                self._record(rows)
+
+    def _begin_anew(self) -> None:
+        """Forget the rows from files: there are better ones. No checkpoint may depend on them."""
+        self.found.begin_anew()
+        history = self._context.begin(self._point, row_at_checkpoint=False)
+        self.time = TimeBudget(self._minutes, history)
+
+    def _report(self) -> None:
+        if note := self.found.report():
+            self._context.progress(0, None, None, note)
 
     def log(self, seconds: float = math.inf) -> None:
         """Log new rows to the sinks for at most so long: a program may write faster than they take."""
@@ -171,7 +200,7 @@ class Inbox:
         number = last.iteration if last is not None and same else line.iteration
         number = number or (last.iteration + 1 if last else 1)
         self._resumed_at = None
-        return Row(number, line.frames, wall_time, line.metrics)
+        return self.found.with_return(Row(number, line.frames, wall_time, line.metrics))
 
     def _describe(self, data: Mapping[str, Any], text: bytes) -> None:
         try:

@@ -21,6 +21,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jobs.trainers.command.declared import Declared, declared_in, imported_packages, raised
 from jobs.trainers.command.inbox import Inbox
@@ -91,7 +92,7 @@ def train(context: RunContext) -> Outcome:
     patterns_of(context.run)
     minutes = minutes_of(context.run)
     checkpoint = context.newest()
-    inbox = Inbox(context, checkpoint, minutes)
+    inbox = Inbox(context, checkpoint, minutes, context.run_dir.path / "work")
     attempt, history = context.attempt, thinned(context.rows, _MOST_HISTORY)
     where = Logging(context.run.loggers, os.environ.get("WANDB_PROJECT") or context.sweep)
     with logging_to(where, context, context.run.point, history) as inbox.sinks:
@@ -104,25 +105,29 @@ def train(context: RunContext) -> Outcome:
             _run(argv, inbox, context, checkpoint)
         inbox.log()
     rows = context.rows
-    if not rows:
-        unusable = f" that can be used: {inbox.dropped.first}" if inbox.dropped.first else ""
-        raise ProgramFailed(
-            f"the program left with exit code 0 and wrote no metrics{unusable}: it has to append at least "
-            'one line to the file that ORCHESTRATE_METRICS names, such as {"frames": 1}'
-        )
     if inbox.time.over or (COMMAND.minutes in context.run.overrides and not COMMAND.minutes_key(context.run)):
         context.total = None  # time ends it, counted here or by itself
     return Outcome(
-        frames=rows[-1].frames,
-        iterations=rows[-1].iteration,
+        frames=rows[-1].frames if rows else 0,
+        iterations=rows[-1].iteration if rows else 0,
         exactness=inbox.declared.exactness,
         config={**context.run.overrides, "command": argv},
         extra={
             "versions": _versions(context, attempt.inbox_imports, inbox.declared),
-            **inbox.dropped.to_json(),
-            **_caught_error(inbox, context),
+            **_remarks(inbox, context),
         },
     )
+
+
+def _remarks(inbox: Inbox, context: RunContext) -> dict[str, Any]:
+    """Return the parts of a result that say what is remarkable, all in its ``remark``."""
+    missing = (
+        "" if context.rows else f"no metrics found: {inbox.found.looked_for}; name the file by `metrics:`"
+    )
+    lacking = inbox.found.lacks_return(context.rows) if context.rows else ""
+    parts = [inbox.dropped.to_json(), _caught_error(inbox, context), {"remark": missing or lacking}]
+    remark = "; ".join(filter(None, (str(part.get("remark", "")) for part in parts)))
+    return {key: value for part in parts for key, value in part.items()} | {"remark": remark}
 
 
 def _caught_error(inbox: Inbox, context: RunContext) -> dict[str, str]:

@@ -97,6 +97,7 @@ class Grid:
     resources: ResourceRequest
     plugins: tuple[PluginSource, ...]
     loggers: tuple[str, ...]
+    metrics: Mapping[str, str]
     text: str
     source: str
     positions: Mapping[str, Position]

@@ -10,7 +10,7 @@ from orchestrator.config.backends import RESOURCE_SYNTAX
 from orchestrator.config.command_line.command import PROGRAM_OF_ONES_OWN
 from orchestrator.config.grid.extends import ANCHORS, Extended
 from orchestrator.config.grid.hydra_sweeps import SweepTextError
-from orchestrator.config.grid.loggers import read_loggers
+from orchestrator.config.grid.loggers import read_loggers, read_metrics
 from orchestrator.config.grid.model import Axis, Exclusion, Grid
 from orchestrator.config.grid.other_programs import section_hint
 from orchestrator.config.grid.plugins import read_plugins
@@ -52,6 +52,12 @@ SECTIONS: Mapping[str, str] = {
     "loggers": (
         "Where the metrics of a program of your own (`command`) go besides its metrics file: `[tensorboard, "
         "wandb]`, or one of them. The other trainers have a key for it."
+    ),
+    "metrics": (
+        "Which metrics of a program of your own (`command`) count, where it writes none to its metrics file: "
+        "`from` is `tensorboard`, `wandb`, `jsonl`, `csv`, `monitor`, or a file in the run's working folder; "
+        "`frames` and `return` are names of series in it. All three may be left out. It decides nothing: a "
+        "change makes no run stale."
     ),
     "extends": (
         "The name of another grid file, or a list of them, relative to this one. Its sections count as "
@@ -141,6 +147,7 @@ def parse_grid(text: str, source: str) -> Grid:
         resources=read_resources(_node(sections, "resources"), keys.max_threads, spec, place),
         plugins=read_plugins(_node(sections, "plugins"), spec, place),
         loggers=read_loggers(_node(sections, "loggers"), spec, place),
+        metrics=read_metrics(_node(sections, "metrics"), spec, place),
         text=text,
         source=source,
         positions=positions,

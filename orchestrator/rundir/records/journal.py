@@ -44,7 +44,7 @@ from orchestrator.rundir.files.plain_files import (
 STARTED = "started"  # the worker: holder, slots, host facts
 REVOKED = "revoked"  # the token was given up before any worker took it
 CLAIMED = "claimed"  # a run's attempt began
-PROGRESS = "progress"  # frames, total, end_to_end_fps, iteration_fps, return
+PROGRESS = "progress"  # frames, total, end_to_end_fps, iteration_fps, return, note
 ENDED = "ended"  # the attempt ended: outcome, reason, message
 EXITED = "exited"  # the worker left
 
@@ -54,20 +54,26 @@ _LAST_WORDS = 1 << 14
 
 @dataclass(frozen=True)
 class Progress:
-    """The data of a progress event. Frames per second: of the attempt so far, and of its latest iteration."""
+    """The data of a progress event. Frames per second: of the attempt so far, and of its latest iteration.
+
+    ``note``: what is to be said of the run.
+    """
 
     frames: int | None
     total: int | None
     end_to_end_fps: float | None
     iteration_fps: float | None
     value: float | None
+    note: str | None = None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         speeds = data.get("end_to_end_fps"), data.get("iteration_fps")
         frames, total = whole(data.get("frames")), whole(data.get("total"))
         end_to_end, of_iteration = map(number, speeds)
-        return cls(frames, total, end_to_end, of_iteration, number(data.get("return")))
+        return cls(
+            frames, total, end_to_end, of_iteration, number(data.get("return")), text(data.get("note"))
+        )
 
 
 @dataclass(frozen=True)

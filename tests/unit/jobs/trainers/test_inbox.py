@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobs.trainers.command import inbox as inbox_module
+from jobs.trainers.command.found_metrics import FoundMetrics
 from jobs.trainers.command.inbox import Inbox
+from jobs.trainers.command.lines import Dropped
 from jobs.training.context import RunContext
 from jobs.training.records.loggers import thinned
 from orchestrator.rundir import Claim, Lease, Row
@@ -30,8 +33,8 @@ def context(results: Path) -> Iterator[RunContext]:
     relay = os.open(os.devnull, os.O_WRONLY)
     context = RunContext("tiny", run, run_dir, attempt, Lease(attempt.claim_path), relay)
     yield context
-    assert context._metrics is not None
-    context._metrics.close()
+    if context._metrics is not None:
+        context._metrics.close()
     os.close(relay)
 
 
@@ -56,7 +59,7 @@ def flood(context: RunContext) -> Iterator[Flood]:
     made: list[Inbox] = []
 
     def fill(minutes: float | None = None, end: str = "\n") -> Inbox:
-        inbox = Inbox(context, None, minutes)
+        inbox = Inbox(context, None, minutes, context.run_dir.path / "work")
         made.append(inbox)
         inbox.sinks = [Sink()]
         lines = []
@@ -124,3 +127,90 @@ def test_neighbours_become_one_with_the_later_ones_values(number: int, steps: li
     assert [row.frames for row in found] == steps
     assert [row.metrics["return"] for row in found] == steps
     assert {name for row in found for name in row.metrics} == {name for row in rows for name in row.metrics}
+
+
+# Metrics in other files
+
+
+@pytest.fixture
+def work(context: RunContext) -> Path:
+    path = context.run_dir.path / "work"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def found_in(context: RunContext) -> Iterator[Callable[[Path], Inbox]]:
+    """Open an inbox beside a working folder."""
+    made: list[Inbox] = []
+
+    def opened(folder: Path) -> Inbox:
+        made.append(Inbox(context, None, None, folder))
+        return made[-1]
+
+    yield opened
+    for inbox in made:
+        inbox._file.close()
+
+
+def test_files_count_until_the_program_writes_a_line(
+    context: RunContext, work: Path, found_in: Callable[[Path], Inbox]
+) -> None:
+    inbox = found_in(work)
+    inbox.found._next = 0.0  # a look at once
+    (work / "log.csv").write_text("step,reward,loss\n10,1.5,0.25\n20,2.5,0.5\n15,9,9\n")
+    inbox.take()
+    assert [(row.frames, row.iteration, row.metrics["return"]) for row in context.rows] == [
+        (10, 1, 1.5),
+        (20, 2, 2.5),
+    ]
+    assert inbox.dropped.lines == 1
+    context.attempt.inbox_metrics.write_text('{"frames": 5, "metrics": {"return": 7}}\n')
+    inbox.take_all(ended=True)
+    assert context.run_dir.history() == context.rows
+    assert [(row.frames, row.metrics) for row in context.rows] == [(5, {"return": 7})]
+
+
+def test_files_are_read_to_their_end_and_a_checkpoint_holds_their_rows(
+    context: RunContext, work: Path, found_in: Callable[[Path], Inbox]
+) -> None:
+    inbox = found_in(work)
+    with (work / "log.csv").open("w") as file:
+        print("step,reward", *(f"{step},{step}" for step in range(1, 200_001)), sep="\n", file=file)
+    (context.attempt.inbox_checkpoints / "5").write_text("{}")
+    inbox.take()
+    assert context.checkpointed_frames == 5
+    assert len(context.rows) > 5
+    inbox.take_all(ended=True)
+    assert [row.frames for row in context.rows] == list(range(1, 200_001))
+
+
+def test_a_resumed_attempt_adds_what_is_new(context: RunContext, work: Path) -> None:
+    context.begin(None)
+    context.record(Row(1, 10, 1.0, {"reward": 1.0}), Row(2, 20, 2.0, {"reward": 2.0}))
+    history = list(context.rows)
+    path = work / "log.jsonl"
+    path.write_text("".join(f'{{"step": {step}, "reward": {step}}}\n' for step in (10, 20, 30)))
+    found = FoundMetrics(work, context.run, history)
+    with path.open("a") as file:
+        file.write('{"step": 25, "reward": 7}\n')
+    rows = found.look(history[-1], Dropped())
+    assert [(row.frames, row.iteration, row.metrics["return"]) for row in rows] == [(25, 3, 7.0)]
+    assert rows[0].wall_time >= 2.0
+
+
+def test_a_program_without_metrics_is_reported_once(context: RunContext, work: Path) -> None:
+    found = FoundMetrics(work, context.run, [])
+    assert found.report() == ""
+    found._report_at = 0.0
+    assert "no metrics found so far: looked for TensorBoard" in found.report()
+    assert found.report() == ""
+
+
+def test_the_return_that_the_grid_names_is_taken_from_lines_too(context: RunContext, work: Path) -> None:
+    named = replace(context.run, metrics={"return": "score"})
+    found = FoundMetrics(work, named, [])
+    row = found.with_return(Row(1, 1, 0.0, {"score": 3.0}))
+    assert row.metrics == {"score": 3.0, "return": 3.0}
+    assert found.lacks_return([row]) == ""
+    assert "no 'score'" in found.lacks_return([Row(1, 1, 0.0, {"other": 3.0})])

@@ -1,0 +1,120 @@
+"""Metrics of a program that writes none to its metrics file, from the files that it leaves in its folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from jobs.trainers.command.lines import Dropped
+from orchestrator.core.metric_files.folder import MetricFolder
+from orchestrator.core.metric_files.names import FoundRow
+from orchestrator.core.types import Run
+from orchestrator.rundir import Row, add_row
+
+# Seconds until the first look, between looks at most while nothing is found, and at what is found.
+_FIRST_LOOK_S, _LONGEST_PAUSE_S, _PAUSE_S = 10.0, 30.0, 2.0
+# Seconds after which a program without metrics is reported.
+_REPORTED_AFTER_S = 300.0
+_SHOWN_NAMES = 8
+
+
+class FoundMetrics:
+    """The metric files in ``folder`` of an attempt that continues from ``history``.
+
+    ``is_used``: whether rows came from there.
+    """
+
+    def __init__(self, folder: Path, run: Run, history: Sequence[Row]) -> None:
+        self._files = MetricFolder(folder, run.metrics)
+        self._declared = run.metrics
+        self._reached = history[-1].frames if history else -1
+        self._base = self._wall_time = history[-1].wall_time if history else 0.0
+        self._began, self._clock = time.time(), time.monotonic()
+        self._pause, self._next = _FIRST_LOOK_S, self._clock + _FIRST_LOOK_S
+        self._report_at = self._clock + _REPORTED_AFTER_S
+        self.is_used = False
+
+    def program_started(self) -> None:
+        """Count the time of the first row from now."""
+        self._began, self._clock = time.time(), time.monotonic()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to look."""
+        return self._files.behind or time.monotonic() >= self._next
+
+    def look(self, last: Row | None, dropped: Dropped) -> list[Row]:
+        """Return new rows after ``last``."""
+        rows = self._rows(self._files.rows(), last, dropped)
+        self._pause = _PAUSE_S if self.is_used else min(_LONGEST_PAUSE_S, 1.5 * self._pause)
+        self._next = time.monotonic() + self._pause
+        return rows
+
+    def ended(self) -> bool:
+        """Choose the files anew after the program's end; return whether rows so far are to be replaced."""
+        return self._files.ended() and self.is_used
+
+    def look_last(self, last: Row | None, dropped: Dropped) -> tuple[list[Row], bool]:
+        """Return rows that are left after the program's end, and whether there are more."""
+        rows = self._rows(self._files.last_rows(), last, dropped)
+        return rows, self._files.behind
+
+    def begin_anew(self) -> None:
+        """Forget the rows that were returned."""
+        self._wall_time = self._base
+        self.is_used = False
+
+    def report(self) -> str:
+        """Say once that there are no metrics after the first minutes; empty otherwise."""
+        if self.is_used or time.monotonic() < self._report_at:
+            return ""
+        self._report_at = float("inf")
+        return f"no metrics found so far: {self.looked_for}"
+
+    @property
+    def looked_for(self) -> str:
+        """What was looked for, and where; as a part of a sentence."""
+        return self._files.looked_for()
+
+    def lacks_return(self, rows: Sequence[Row]) -> str:
+        """Say that no row has the series that the grid names as the return; empty if one has."""
+        name = self._declared.get("return")
+        if not name or any(name in row.metrics for row in rows):
+            return ""
+        names = list(dict.fromkeys(name for row in rows for name in row.metrics))
+        more = ", …" if len(names) > _SHOWN_NAMES else ""
+        found = f"found {', '.join(names[:_SHOWN_NAMES])}{more}"
+        return f"the metrics have no {name!r}, which the grid names as return; {found}"
+
+    def with_return(self, row: Row) -> Row:
+        """Return a row of the metrics file with the return that the grid names."""
+        name = self._declared.get("return")
+        if not name or name not in row.metrics:
+            return row
+        own = "eval/return" if name.startswith("eval") else "return"
+        return Row(row.iteration, row.frames, row.wall_time, {**row.metrics, own: row.metrics[name]})
+
+    def _rows(self, found: Sequence[FoundRow], last: Row | None, dropped: Dropped) -> list[Row]:
+        rows: list[Row] = []
+        now = time.monotonic()
+        seconds, before = now - self._clock, self._wall_time
+        for position, one in enumerate(found, start=1):
+            if one.frames <= self._reached:
+                continue  # of the history that the attempt continues
+            if last is not None and one.frames < last.frames:
+                dropped.line("frames that do not grow", f"{one.frames} after {last.frames}".encode())
+                continue
+            at = (
+                before + seconds * position / len(found)
+                if one.time is None
+                else one.time - self._began + self._base
+            )
+            self._wall_time = max(self._wall_time, at)
+            number = 1 if last is None else last.iteration + (one.frames != last.frames)
+            last = Row(number, one.frames, self._wall_time, one.values)
+            add_row(rows, last)
+        if found:
+            self._clock = now
+        self.is_used = self.is_used or bool(rows)
+        return rows

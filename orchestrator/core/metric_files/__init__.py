@@ -1,0 +1,1 @@
+"""Metrics in files of other loggers: TensorBoard, W&B, CSV, JSON lines, Stable-Baselines3's Monitor."""
