@@ -17,6 +17,7 @@ import polars as pl
 
 from orchestrator.analysis.csv_export import cells
 from orchestrator.analysis.foreign import Outputs, read_outputs
+from orchestrator.analysis.identical_runs import with_hashes
 from orchestrator.analysis.run_table import RunReading, facts_of, metrics_table, runs_table
 from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.errors import DamagedFileError
@@ -113,6 +114,7 @@ def collect(
         problems += other.problems
         trainers[other.name] = BENCHMARL.name
         notes += other.notes
+    readings = with_hashes(readings)
     runs, keys = runs_table(readings, trainers)
     missing = [
         Missing(reading.sweep, reading.index.run_id, reading.index.point, reading.state, reading.reason)

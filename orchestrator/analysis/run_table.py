@@ -82,6 +82,8 @@ def _dirty(value: str) -> bool:
     return "+" in value
 
 
+# The column by which runs with identical metrics are found; empty where no other run can have the same.
+METRICS_HASH = "metrics_hash"
 # Columns in the table's order: the part of the result that holds each, its key there, and its conversion.
 _COLUMNS: Mapping[str, tuple[str, str, Callable[[Any], Any]]] = {
     "target": ("", "targets", _in_turn),
@@ -126,6 +128,7 @@ _COLUMNS: Mapping[str, tuple[str, str, Callable[[Any], Any]]] = {
     "commit": ("", "commit", _commit),
     "dirty": ("", "commit", _dirty),
     "config_hash": ("", "config_hash", str),
+    METRICS_HASH: ("", METRICS_HASH, str),
     "started": ("", "started", float),
     "ended": ("", "ended", float),
 }
@@ -327,3 +330,11 @@ def diverged(row: RunRow) -> bool:
 def known(rows: Iterable[RunRow], column: str) -> tuple[float, ...]:
     """Return the finite values of a column."""
     return tuple(row[column] for row in rows if finite(row[column]))
+
+
+def distinct(rows: Iterable[RunRow]) -> list[RunRow]:
+    """Return the rows, the first one of those with identical metrics."""
+    first: dict[Any, RunRow] = {}
+    for row in rows:
+        first.setdefault(row.get(METRICS_HASH) or id(row), row)
+    return list(first.values())

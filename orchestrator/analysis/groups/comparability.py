@@ -2,8 +2,9 @@
 
 Such returns are of one metric, after about as many frames, over as many evaluation episodes, trained by
 today's code or all by older code, and by the same code where a sweep has several versions. A group with runs
-of several metrics, lengths or numbers of episodes is not ranked against any other; groups with runs of
-several versions of the code are, where each version has about the same share of their runs.
+of several metrics, lengths or numbers of episodes is not ranked against any other, nor is one whose seeds
+gave identical metrics; groups with runs of several versions of the code are, where each version has about the
+same share of their runs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from statistics import median
 from typing import Any, TypeVar
 
 from orchestrator.analysis.gather import gathered
-from orchestrator.analysis.run_table import RunRow
+from orchestrator.analysis.run_table import METRICS_HASH, RunRow, distinct
 from orchestrator.config.returns import kind_of_return
 from orchestrator.core.formatting import listed
 from orchestrator.core.types import RunState
@@ -32,11 +33,13 @@ _MOST_NAMED = 4
 UNRANKED = "not ranked against each other"
 # Between the values of runs of one group, where they differ.
 _AND = " and "
-MIXED = MIXED_METRICS, MIXED_LENGTHS, MIXED_EPISODES = (
+MIXED = IDENTICAL, MIXED_METRICS, MIXED_LENGTHS, MIXED_EPISODES = (
+    "the seed has no effect; hand it to the program, as with {seed} in `command`",
     "returns of different metrics are averaged together",
     "returns after different lengths are averaged together",
     "returns over different numbers of episodes are averaged together",
 )
+ALIKE = "identical metrics, seed by seed, so the keys in which they differ have no effect"
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ class ReturnTerms:
     for so many ``minutes``. ``episodes``: per evaluation, if the metric is of one. ``stale``: trained by
     other code than today's. ``codes``: ids of the code, sorted; ``code_runs``: runs of each. ``sweep``: name
     of the sweep. ``mixed``: what differs between the runs of the group, one of the ``MIXED`` sentences, and
-    how many runs have which.
+    how many runs have which. ``metrics``: each run's seed with the hash of its metrics; empty unless all are
+    known.
     """
 
     metric: str | None
@@ -59,6 +63,7 @@ class ReturnTerms:
     code_runs: tuple[int, ...] = ()
     sweep: str | None = None
     mixed: tuple[tuple[str, str], ...] = ()
+    metrics: frozenset[tuple[Any, str]] = frozenset()
 
     @property
     def kind(self) -> str:
@@ -99,11 +104,19 @@ def terms_of(rows: Sequence[RunRow]) -> ReturnTerms:
         tuple(codes[code] for code in sorted(codes)),
         _joined(row.get("sweep") for row in with_return),
         tuple(_mixed([row for row in with_return if math.isfinite(row["final_return"])])),
+        frozenset((row.get("seed"), row[METRICS_HASH]) for row in rows)
+        if all(row.get(METRICS_HASH) for row in rows)
+        else frozenset(),
     )
 
 
 def _mixed(rows: Sequence[RunRow]) -> Iterator[tuple[str, str]]:
-    """Yield what differs between runs of one group, and the number of runs with each value."""
+    """Yield what differs between runs of one group, and the number of runs with each value.
+
+    Or that nothing differs, as all have identical metrics.
+    """
+    if len(rows) > 1 and len(distinct(rows)) == 1:
+        yield IDENTICAL, f"{len(rows)} seeds gave identical metrics"
     spans = similar_lengths(row["frames"] for row in rows if row.get("minutes") is None)
     length_of = {frames: span(own) for own in spans for frames in own}
     values: dict[str, list[str]] = {
@@ -198,7 +211,7 @@ def similar_lengths(frames: Iterable[float | None]) -> list[set[float | None]]:
 def differences(named: Sequence[tuple[str, ReturnTerms]]) -> list[str]:
     """Return one sentence per difference that prevents ranking, with the names on each side.
 
-    First come the groups with runs that differ among themselves.
+    First come the groups with runs that differ among themselves, then those with identical metrics.
     """
     lengths = similar_lengths(terms.frames for _, terms in named)
     length_of = {frames: span(own) for own in lengths for frames in own}
@@ -225,9 +238,11 @@ def differences(named: Sequence[tuple[str, ReturnTerms]]) -> list[str]:
             [(name, code_of(terms)) for name, terms in named],
         ),
     ]
+    alike = gathered((terms.metrics, name) for name, terms in named if terms.metrics)
     inside = [(what, [(name, dict(terms.mixed).get(what)) for name, terms in named]) for what in MIXED]
     return [
         *(f"{what}: {_listed(own)}" for what, several in inside if (own := _known(several))),
+        *(f"{ALIKE}: {listed(names, _MOST_NAMED)}" for names in alike.values() if len(names) > 1),
         *(
             f"{what}: {_listed(values)}"
             for what, values in conditions

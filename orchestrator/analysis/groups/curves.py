@@ -14,7 +14,7 @@ import polars as pl
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.groups.grouping import SeedGroup, joined
-from orchestrator.analysis.run_table import RunRow
+from orchestrator.analysis.run_table import RunRow, distinct
 from orchestrator.analysis.statistics.bootstrap import Band, band_of, median_interval
 from orchestrator.analysis.statistics.significance import INTERVAL_SEEDS, Floats
 from orchestrator.config.trainers import returns_of
@@ -114,7 +114,7 @@ def series_of(
 def _curve(group: SeedGroup, series: SeriesByRun, metrics: Sequence[str] | None = None) -> Curve | None:
     rows, note = group.counted()
     unfinished = not rows
-    rows = rows or list(group.rows)
+    rows = distinct(rows) or list(group.rows)
     for metric in metrics or _return_metrics(rows):
         keys = [(row["sweep"], row["run_id"], metric) for row in rows]
         runs = tuple(row for row, key in zip(rows, keys, strict=True) if key in series)

@@ -17,7 +17,7 @@ from typing import Any
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import ReturnTerms, terms_of
-from orchestrator.analysis.run_table import RunRow, known
+from orchestrator.analysis.run_table import RunRow, distinct, known
 from orchestrator.analysis.statistics.bootstrap import Estimate, estimate_of
 from orchestrator.core.labels import Point, run_labels
 from orchestrator.core.types import RunState
@@ -177,10 +177,12 @@ def best_first(finals: Iterable[Final]) -> list[Final]:
 
 
 def final_values(rows: Sequence[RunRow]) -> tuple[tuple[float, ...], str]:
-    """Return the finite final returns, and a note on runs without one."""
-    values = known(rows, "final_return")
-    lost = len(rows) - len(values)
-    return values, f"{lost} of {len(rows)} without a finite return" if lost else ""
+    """Return the finite final returns, one of runs with identical metrics, and a note on runs left out."""
+    several = distinct(rows)
+    values, returning = known(several, "final_return"), known(rows, "final_return")
+    lost, alike = len(rows) - len(returning), len(returning) - len(values)
+    notes = {"without a finite return": lost, "left out, as metrics are identical to another seed's": alike}
+    return values, joined(f"{number} of {len(rows)} {what}" for what, number in notes.items() if number)
 
 
 def joined(notes: Iterable[str]) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 
 from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import (
+    ALIKE,
+    IDENTICAL,
     MIXED_EPISODES,
     MIXED_LENGTHS,
     MIXED_METRICS,
@@ -33,6 +35,7 @@ _SELECTS_HARDWARE = re.compile(r"(^|[._])(device|target)$")
 _SELECTS_THREADS = re.compile(r"^threads$")
 # Checks of final returns, and how the sentences about them begin.
 _OF_RETURNS = {
+    "identical metrics": (IDENTICAL, ALIKE),
     "return metric": ("final returns are of different metrics", MIXED_METRICS),
     "frames": ("trained for different lengths", MIXED_LENGTHS),
     "evaluation episodes": ("evaluated in different numbers", MIXED_EPISODES),

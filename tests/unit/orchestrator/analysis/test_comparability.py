@@ -90,7 +90,7 @@ def test_what_is_alike_or_unknown_everywhere_is_not_flagged() -> None:
 
 def test_what_older_code_trained_is_not_ranked_beside_what_todays_did() -> None:
     old, new = ({**row(), "state": state, "code_id": state} for state in ("stale", "done"))
-    named = [("a", terms_of([old])), ("b", terms_of([new, new]))]
+    named = [("a", terms_of([old])), ("b", terms_of([new, {**new}]))]
     assert classes(named) == [["a"], ["b"]]
     told = "trained by different code: older code stale (a); today's code done (b)"
     assert differences(named) == [told]

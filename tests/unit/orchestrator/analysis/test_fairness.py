@@ -74,7 +74,7 @@ def test_what_is_known_of_one_variant_alone_is_not_compared(results: Path) -> No
     finish(sweep.run(runs[2].run_id), runs[2], [Row(0, 6000, 1.0, {"loss": 1.0})], final_return=None)
     assert compared() == ["hardware", "threads"]
     finish(sweep.run(runs[3].run_id), runs[3], training_rows(runs[3], 20))
-    every = ["code", "evaluation episodes", "evaluation interval", "frames", "hardware"]
+    every = ["code", "evaluation episodes", "evaluation interval", "frames", "hardware", "identical metrics"]
     assert compared() == [*every, "return metric", "threads"]
 
 
@@ -88,7 +88,7 @@ def test_returns_of_collection_beside_evaluations_have_a_red_flag(results: Path)
     sweep = create_sweep(results, "speed", runs)
     for run in runs:
         name = EVAL if run.overrides["algorithm"] == "mappo" else COLLECTION
-        rows = [Row(at, 6000 * (at + 1), float(at), {name: float(at)}) for at in range(4)]
+        rows = [Row(at, 6000 * (at + 1), float(at), {name: float(at), "loss": run.seed}) for at in range(4)]
         finish(sweep.run(run.run_id), run, rows, final_return=3.0)
     assert flags(collect([sweep])) == ["return metric"]
 
@@ -148,7 +148,12 @@ def test_evaluations_at_other_intervals_have_a_red_flag(
     for run in runs:
         step = every if run.overrides["algorithm"] == "iql" else 1
         rows = [
-            Row(at, 6000 * (at + 1), float(at), {EVAL: float(at)} if at % step == 0 else {})
+            Row(
+                at,
+                6000 * (at + 1),
+                float(at),
+                {"loss": int(run.run_id, 16), **({EVAL: float(at)} if at % step == 0 else {})},
+            )
             for at in range(9)
         ]
         finish(sweep.run(run.run_id), run, rows)

@@ -125,7 +125,9 @@ def test_commands_take_and_name_the_measure(results: Path) -> None:
     sweep = create_sweep(results, "speed", runs)
     for run in runs:
         level = 3.0 if run.overrides["algorithm"] == "mappo" else 5.0
-        rows = [Row(at, (at + 1) * FRAMES, float(at), {EVAL: level + at}) for at in range(20)]
+        rows = [
+            Row(at, (at + 1) * FRAMES, float(at), {EVAL: level + at, "loss": run.seed}) for at in range(20)
+        ]
         finish(sweep.run(run.run_id), run, rows)
 
     def said(*command: str) -> str:

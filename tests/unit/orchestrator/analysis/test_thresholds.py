@@ -35,7 +35,7 @@ def sweep_of(results: Path, steps: dict[str, list[int | None]], tasks: Sequence[
         step = steps[str(run.overrides["algorithm"])][run.seed]
         reached = LENGTH + 1 if step is None else step
         rows = [
-            Row(at, 1000 * at, 60.0 * at, {EVAL: 10.0 if at >= reached else 0.0})
+            Row(at, 1000 * at, 60.0 * at, {EVAL: 10.0 if at >= reached else 0.0, "loss": run.seed})
             for at in range(1, LENGTH + 1)
         ]
         finish(sweep.run(run.run_id), run, rows)

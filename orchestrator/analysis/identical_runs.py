@@ -1,0 +1,72 @@
+"""Find runs with identical metrics, figures of time and machines apart.
+
+A key, or a seed, that never reaches the program leaves runs whose metrics are equal to the last bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import marshal
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+from orchestrator.analysis.gather import gathered
+from orchestrator.analysis.run_table import METRICS_HASH, RunReading
+from orchestrator.core.types import RunState
+from orchestrator.rundir.attempts.metrics import depends_on_time
+
+# Words of a metric's name that tell of time or of the machine, in programs of any origin.
+_OF_MACHINES = re.compile(
+    r"(?:^|[/_.\- ])(?:time|timer|timestamp|elapsed|seconds?|secs?|ms|minutes|hours|duration|clock|sps|fps|"
+    r"ips|throughput|speed|eta|memory|mem|ram|cpu|gpu|rss|utili[sz]ation|per[_ ]sec(?:ond)?)(?=$|[/_.\- ])",
+    re.IGNORECASE,
+)
+# Columns in which identical runs are equal.
+_FIGURES = ("frames", "iterations", "initial_return", "final_return", "best_return")
+
+
+def with_hashes(readings: Sequence[RunReading]) -> list[RunReading]:
+    """Return the readings, those of finished runs that may equal another with the hash of their metrics.
+
+    Metrics that never change within a run, as those of a policy that fails in every episode, count only in
+    sweeps where no two seeds differ.
+    """
+    ended = [one for one in readings if one.state in (RunState.DONE, RunState.STALE) and one.history]
+    alike = Counter(map(_figures, ended))
+    finals = gathered((_without_seed(one), repr(one.facts.get("final_return"))) for one in ended)
+    seeded = {sweep for (sweep, _), values in finals.items() if len(set(values)) > 1}
+    hashes = {
+        id(one): _hash(one, constant=one.sweep not in seeded) for one in ended if alike[_figures(one)] > 1
+    }
+    return [
+        replace(one, facts={**one.facts, METRICS_HASH: hashes[id(one)]}) if id(one) in hashes else one
+        for one in readings
+    ]
+
+
+def _figures(reading: RunReading) -> tuple[str, ...]:
+    return reading.sweep, *(repr(reading.facts.get(name)) for name in _FIGURES)
+
+
+def _without_seed(reading: RunReading) -> tuple[str, str]:
+    others = {key: value for key, value in reading.index.point.items() if key != "seed"}
+    return reading.sweep, json.dumps(others, sort_keys=True)
+
+
+def _hash(reading: RunReading, *, constant: bool) -> str | None:
+    """Return the hash of all metrics, ``None`` without any; ``constant``: also of those that never change."""
+    metrics = [sorted(one for one in row.metrics.items() if _counts(one[0])) for row in reading.history]
+    if not any(metrics) or (not constant and all(one == metrics[0] for one in metrics)):
+        return None
+    places = [(row.iteration, row.frames) for row in reading.history]
+    content = marshal.dumps((_figures(reading), places, metrics), 2)
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
+@cache
+def _counts(name: str) -> bool:
+    return not depends_on_time(name) and not _OF_MACHINES.search(name)
