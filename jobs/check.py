@@ -1,9 +1,10 @@
 """`python -m jobs.check`: check the runs of a sweep with their trainer before anything is submitted.
 
 Reads ``{"trainer": name, "plugins": [...], "runs": [...], "elsewhere": bool, "memory": MB of a run or null}``
-as JSON on stdin, with one run of each configuration, and writes ``{"problems": [...], "structures": n}`` to
-stdout, with ``"progress": true`` after a line ``[done, total]`` whenever a configuration is checked. With
-``"early": true`` only the trainer's first look is taken. Output of libraries goes to stderr.
+as JSON on stdin, with one run of each configuration (``"seeds": true``: there are several seeds), and writes
+``{"problems": [...], "structures": n}`` to stdout, with ``"progress": true`` after a line ``[done, total]``
+whenever a configuration is checked. With ``"early": true`` only the trainer's first look is taken. Output of
+libraries goes to stderr.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ ELSEWHERE = "ORCHESTRATE_CHECK_ELSEWHERE"
 PROGRESS = "ORCHESTRATE_CHECK_PROGRESS"
 # The MB of memory that a run has, if they are known.
 MEMORY = "ORCHESTRATE_CHECK_MEMORY"
+# Set if the runs have several seeds.
+SEEDS = "ORCHESTRATE_CHECK_SEEDS"
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ def main() -> None:
     plugins = [PluginSource(**plugin) for plugin in request["plugins"]]
     if request.get("elsewhere"):
         os.environ[ELSEWHERE] = "1"
+    if request.get("seeds"):
+        os.environ[SEEDS] = "1"
     if request.get("progress"):
         os.environ[PROGRESS] = str(answer.fileno())
     if request.get("memory"):

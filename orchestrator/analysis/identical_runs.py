@@ -1,6 +1,6 @@
 """Find runs with identical metrics, figures of time and machines apart.
 
-A key, or a seed, that never reaches the program leaves runs whose metrics are equal to the last bit.
+Where a key or the seed never reaches the program, metrics are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FIGURES = ("frames", "iterations", "initial_return", "final_return", "best_retu
 
 
 def with_hashes(readings: Sequence[RunReading]) -> list[RunReading]:
-    """Return the readings, those of finished runs that may equal another with the hash of their metrics.
+    """Return the readings; add a hash of the metrics to finished runs that may have identical ones.
 
     Metrics that never change within a run, as those of a policy that fails in every episode, count only in
     sweeps where no two seeds differ.

@@ -103,6 +103,7 @@ def check_sweep(
         # Files and packages of other machines are invisible here.
         "elsewhere": any(target != LOCAL for target in sweep.targets),
         "memory": _memory_of_run(sweep),
+        "seeds": len({run.seed for run in sweep.runs}) > 1,
         "progress": True,
     }
     spec = get_trainer(sweep.trainer).with_plugins(sweep.plugins)

@@ -506,11 +506,11 @@ def test_estimate_warns_of_a_program_that_is_not_there(repository: Project) -> N
 
 
 def test_a_key_that_the_program_has_no_way_to_know_is_a_warning(repository: Project) -> None:
-    """Not one that it may read from its run's description, nor the seed, which it has in its environment."""
+    """Not one that it may read from its run's description."""
 
     def said(command: str, *argument: str) -> str:
         text = f"name: mine\ntrainer: command\nbase: {{command: [{sys.executable}, {command}]}}\n"
-        repository.write("grid.yaml", text + "matrix: {lr: [1, 2], width: [1, 2], seed: [0, 1]}\n")
+        repository.write("grid.yaml", text + "matrix: {lr: [1, 2], width: [1, 2]}\n")
         return repository.run(*argument or ("check", "grid.yaml"))
 
     warned = said("train.py, '{width}'")
@@ -528,6 +528,29 @@ def test_a_key_that_the_program_has_no_way_to_know_is_a_warning(repository: Proj
     repository.write("train.py", TRAIN)
     (repository.folder / ".git" / "index").write_bytes(b"DIRCnonsense" * 10)
     assert "all good" in said("train.py")  # whose files are not known
+
+
+def test_a_seed_or_a_key_that_has_an_option_and_is_not_handed_over_is_refused(repository: Project) -> None:
+    """Without an option the program may draw a seed itself, which is a warning."""
+
+    def said(command: str, code: int = 0) -> str:
+        text = f"name: mine\ntrainer: command\nbase: {{command: [{sys.executable}, train.py{command}]}}\n"
+        repository.write("grid.yaml", text + "matrix: {lr: [1, 2], seed: [0, 1]}\n")
+        return repository.run("check", "grid.yaml", code=code)
+
+    repository.write("train.py", TRAIN)
+    told = said(", '{lr}'")
+    assert "warning: grid.yaml:4:" in told
+    assert "`command` does not use seed" in told
+    assert "read ORCHESTRATE_SEED" in told
+    options = "p.add_argument('--random-seed', type=int)\np.add_argument('--lr')\n"
+    repository.write("train.py", f"import argparse\np = argparse.ArgumentParser()\n{options}")
+    refused = said("", code=2)
+    assert 'add --random-seed, "{seed}" to `command`' in refused
+    assert 'add --lr, "{lr}" to `command`' in refused
+    assert "all good" in said(", --lr, '{lr}', --random-seed, '{seed}'")
+    repository.write("other.py", "import os\nos.environ['ORCHESTRATE_SEED']\n")
+    assert "all good" in said(", --lr, '{lr}'")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-"""Read the options that a Python program declares with argparse, and find arguments that it misreads.
+"""Read the options that a Python program declares, and find arguments that it misreads or lacks.
 
 Known are calls of ``add_argument`` with constants, in the program's file and in files beside it that it
-imports. An option that is declared twice in different ways is left out.
+imports. An option that is declared twice in different ways is left out. Options of click and tyro are known
+by name.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from orchestrator.core.types import Run
 
 _FALSE = frozenset(("false", "no", "off", "0", "none", "null"))
 _WITHOUT_VALUE = frozenset(("store_true", "store_false", "BooleanOptionalAction"))
+_SEED_NAMES = ("seed", "random_seed", "rng_seed", "global_seed", "manual_seed")
 _MOST_FILES = 50
 
 
@@ -69,6 +71,26 @@ def misread(run: Run, argv: Sequence[str]) -> Iterator[Fault]:
                 f"no --{key} for {key}: false, and the program's default of --{key} is True",
                 f"{{{key}:no-flag}} gives --no-{key}, which argparse.BooleanOptionalAction takes",
             )
+
+
+def option_of(argv: Sequence[str], key: str) -> str | None:
+    """Return the option that a Python program declares for a key or the seed; ``None`` if none is known."""
+    found = _program(argv)
+    if found is None:
+        return None
+    path = found[0].absolute()
+    wanted = _SEED_NAMES if key == "seed" else (key.replace("-", "_"),)
+    named = (name for name in (*_declared(path)[0], *_named(path)) if name.startswith("--"))
+    return next((name for name in named if name[2:].replace("-", "_") in wanted), None)
+
+
+def placeholder_for(argv: Sequence[str], option: str, key: str) -> str:
+    """Return the items of `command` that give an option the value of a key."""
+    found = _program(argv)
+    declared = _declared(found[0].absolute())[0].get(option) if found else None
+    if declared is None or declared.action not in _WITHOUT_VALUE:
+        return f'{option}, "{{{key}}}"'
+    return f'"{{{key}:{"flag" if declared.action.startswith("store") else "no-flag"}}}"'
 
 
 def _misread_value(name: str, option: Declared, value: str, null: bool) -> Iterator[Fault]:
@@ -122,6 +144,27 @@ def _declared(path: Path) -> tuple[Mapping[str, Declared], bool]:
                 found[str(name)] = option if found.get(str(name), option) == option else None
             has_positional |= not names or any(word.arg is None for word in node.keywords)
     return {name: option for name, option in found.items() if option is not None}, has_positional
+
+
+@cache
+def _named(path: Path) -> tuple[str, ...]:
+    """Return options by name: of click, and fields of classes in programs that call `tyro.cli`."""
+    nodes = [node for tree in _sources(path) for node in ast.walk(tree)]
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    of_click = [
+        one.value
+        for call in calls
+        if _name(call.func) == "option"
+        for one in call.args
+        if isinstance(one, ast.Constant)
+    ]
+    fields = []
+    if any(ast.unparse(call.func) == "tyro.cli" for call in calls):
+        bodies = (node.body for node in nodes if isinstance(node, ast.ClassDef))
+        fields = [
+            f"--{_name(one.target)}" for body in bodies for one in body if isinstance(one, ast.AnnAssign)
+        ]
+    return *map(str, of_click), *fields
 
 
 def _option(call: ast.Call) -> Declared:

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from jobs.check import ELSEWHERE, Problem
-from jobs.trainers.command.argparse_options import misread
-from jobs.trainers.command.training import DESCRIPTION, command_line, patterns_of, require_program
+from jobs.check import ELSEWHERE, SEEDS, Problem
+from jobs.trainers.command.argparse_options import misread, option_of, placeholder_for
+from jobs.trainers.command.training import DESCRIPTION, SEED, command_line, patterns_of, require_program
 from jobs.training.config_errors import RefusedKeyError
 from jobs.training.context import BadConfigError
 from jobs.training.time_budget import minutes_of
@@ -26,6 +26,7 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run
 
 _LONGEST_LINE = 4096
+_SEED_ARGUMENT = '"{seed}" as an argument'
 
 
 def check(runs: Sequence[Run]) -> list[Problem]:
@@ -68,7 +69,10 @@ def _misread_arguments(runs: Sequence[Run]) -> Iterator[Problem]:
 
 
 def _unused_keys(runs: Sequence[Run]) -> Iterator[Problem]:
-    """Warn of keys that vary between runs and do not reach their programs."""
+    """Find keys that vary between runs, and several seeds, that do not reach their programs.
+
+    A key is a fault if the program declares an option for it, and otherwise a warning.
+    """
     values: dict[str, set[str]] = {}
     commands: dict[str, Run] = {}
     for run in runs:
@@ -78,36 +82,76 @@ def _unused_keys(runs: Sequence[Run]) -> Iterator[Problem]:
     asked = {key for run in commands.values() for key in keys_asked_for(run.overrides.get(COMMAND_KEY))}
     known = {*COMMAND.keys, *asked}
     unused = [key for key, found in values.items() if len(found) > 1 and key not in known]
-    if not unused or any(map(_may_read_description, commands.values())):
+    if unused and all(_names(run, DESCRIPTION) is False for run in commands.values()):
+        yield from _unused(unused, runs[0])
+    for run in commands.values() if SEEDS in os.environ else ():
+        if "seed" not in keys_asked_for(run.overrides.get(COMMAND_KEY)):
+            yield from _unused_seed(run)
+
+
+def _unused(keys: Sequence[str], run: Run) -> Iterator[Problem]:
+    lacking = [(key, how) for key in keys if (how := _argument(run, key))]
+    for key, how in lacking:
+        message = f"`command` does not use {key}, for which the program has an option: {key} has no effect"
+        yield Problem(run.run_id, key, message, f"add {how} to `command`")
+    if not lacking:
+        first = keys[0]
+        yield Problem(
+            run.run_id,
+            first,
+            f"`command` does not use {', '.join(keys)}, and no file of the program names {DESCRIPTION}: runs "
+            "that differ in nothing else do the same",
+            f"write {{{first}}} in an argument, such as --{first}={{{first}}}, or have the program read it "
+            f"from the file that {DESCRIPTION} names",
+            blocks=False,
+        )
+
+
+def _unused_seed(run: Run) -> Iterator[Problem]:
+    """Yield the fault of a command without `{seed}`, unless the program may take the seed from a variable."""
+    names = _names(run, DESCRIPTION, SEED)
+    if names:
         return
-    first, keys = unused[0], ", ".join(unused)
-    yield Problem(
-        runs[0].run_id,
-        first,
-        f"`command` does not use {keys}, and no file of the program names {DESCRIPTION}: runs that differ "
-        "in nothing else do the same",
-        f"write {{{first}}} in an argument, such as --{first}={{{first}}}, or have the program read it from "
-        f"the file that {DESCRIPTION} names",
-        blocks=False,
-    )
+    message = f"`command` does not use seed, and no file of the program names {SEED} or {DESCRIPTION}"
+    how = _argument(run, "seed")
+    if names is None:
+        message = (
+            f"`command` does not use seed, and the program's files are unknown here; it has to read {SEED}"
+        )
+    elif how:
+        message += ", though it has an option for the seed: all seeds do the same"
+    else:
+        message += ": runs of several seeds do the same, unless the program draws a seed itself"
+    hint = f"add {how or _SEED_ARGUMENT} to `command`, or have the program read {SEED}"
+    yield Problem(run.run_id, "seed", message, hint, blocks=names is False and how is not None)
 
 
-def _may_read_description(run: Run) -> bool:
-    """Whether the program names its run's description, or its files are unknown here."""
+def _argument(run: Run, key: str) -> str | None:
+    """Return the items to add to `command` if the program declares an option for the key."""
+    try:
+        argv = command_line(run)
+    except OrchestrateError:
+        return None
+    option = option_of(argv, key)
+    return option and placeholder_for(argv, option, key)
+
+
+def _names(run: Run, *variables: str) -> bool | None:
+    """Return whether the program names one of these variables; ``None`` if its files are unknown here."""
     try:
         argv = command_line(run)
         program = project_files(Path.cwd(), any_owner=True).program(run.point)
     except OrchestrateError:
-        return True
+        return None
     if program.unknown is not None:
-        return True
+        return None
     files = program.files
     module = (module_of(argv) or "").partition(".")[0]
     own = module and any(name.startswith((f"{module}/", f"{module}.py")) for name in files)
     if not (own or program_file(argv) or code_of(argv) or os.path.normpath(argv[0]) in files):
-        return True
+        return None
     texts = (" ".join(argv).encode(), *map(_content, files))
-    return any(DESCRIPTION.encode() in text for text in texts)
+    return any(name.encode() in text for text in texts for name in variables)
 
 
 def _content(name: str) -> bytes:

@@ -47,6 +47,7 @@ from orchestrator.rundir import AttemptDir, CheckpointFile, CodeDir
 
 # The variable that names the file with a run's values.
 DESCRIPTION = "ORCHESTRATE_RUN"
+SEED = "ORCHESTRATE_SEED"
 METRICS, CHECKPOINTS = "ORCHESTRATE_METRICS", "ORCHESTRATE_CHECKPOINT_DIR"
 RESUME, IMPORTS = "ORCHESTRATE_RESUME", "ORCHESTRATE_IMPORTS"
 # Of programs on other nodes: what they write there is dropped.
@@ -207,7 +208,7 @@ def _variables(context: RunContext, checkpoint: CheckpointFile | None) -> dict[s
         DESCRIPTION: str(context.run_dir.description_path),
         METRICS: str(attempt.inbox_metrics),
         CHECKPOINTS: str(attempt.inbox_checkpoints),
-        "ORCHESTRATE_SEED": str(run.seed),
+        SEED: str(run.seed),
         "ORCHESTRATE_THREADS": str(run.threads),
         IMPORTS: str(attempt.inbox_imports),
         **{name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},

@@ -2,9 +2,9 @@
 
 Such returns are of one metric, after about as many frames, over as many evaluation episodes, trained by
 today's code or all by older code, and by the same code where a sweep has several versions. A group with runs
-of several metrics, lengths or numbers of episodes is not ranked against any other, nor is one whose seeds
-gave identical metrics; groups with runs of several versions of the code are, where each version has about the
-same share of their runs.
+of several metrics, lengths or numbers of episodes is not ranked against any other, nor is a group in which
+all seeds gave identical metrics; groups with runs of several versions of the code are, where each version has
+about the same share of their runs.
 """
 
 from __future__ import annotations
