@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sys
@@ -40,6 +41,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what the code produces now into tests/golden/, to be read in the diff",
     )
+    parser.addoption(
+        "--nightly",
+        default="none",
+        metavar="none|all|tenth:SEED",
+        help="which tests marked `nightly` to run too: a tenth is drawn by the seed, such as the commit's id",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the nightly tests that were not asked for."""
+    asked = config.getoption("--nightly")
+    left = [item for item in items if item.get_closest_marker("nightly") and not is_drawn(item.nodeid, asked)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in set(left)]
+
+
+def is_drawn(nodeid: str, asked: str) -> bool:
+    """Return whether `--nightly=ASKED` runs this nightly test. Raises ``UsageError`` for another value."""
+    choice, _, seed = asked.partition(":")
+    if choice == "tenth":
+        return int(hashlib.sha256(f"{seed} {nodeid}".encode()).hexdigest(), 16) % 10 == 0
+    if asked not in ("none", "all"):
+        raise pytest.UsageError(f"--nightly={asked}: expected none, all or tenth:SEED")
+    return asked == "all"
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:

@@ -39,12 +39,13 @@ def test_preempted_workers_go_on(lab: Lab, undisturbed: Lab, slurm: Cluster, tmp
 
 
 def test_a_node_that_fails_and_comes_back(lab: Lab, undisturbed: Lab, slurm: Cluster) -> None:
-    lab.count_grid(runs=12, pace=0.1)
+    lab.count_grid(runs=12, last=5)
     lab.sweep()
-    lab.at_work(30)
+    lab.at_work(20)  # of 24 until they are held, so that both nodes are at work
     slurm.slurmd_kill("cpu1")
     slurm.node_down("cpu1")
     assert "failed" not in lab.states()
+    lab.pace(0.02, last=15)
     lab.at_work(10)
     lab.pace(0.02)
     slurm.slurmd_start("cpu1")
@@ -90,9 +91,9 @@ def test_a_run_whose_slurmd_died_is_running_as_long_as_it_writes(lab: Lab, slurm
 def test_a_cancelled_element_leaves_its_runs_to_the_others(
     lab: Lab, undisturbed: Lab, slurm: Cluster
 ) -> None:
-    lab.count_grid(runs=12, pace=0.1)
+    lab.count_grid(runs=12, last=5)
     lab.sweep()
-    lab.at_work(30)
+    lab.at_work(20)  # of 24 until they are held, so that both nodes are at work
     slurm.run("scancel", lab.job_ids()["0001-0001.0"])
     lab.pace(0.02)
     assert sum(judge(lab, undisturbed, slurm)) > 12
