@@ -9,7 +9,7 @@ SOURCES := orchestrator jobs tests benchmarks examples
 # Procgen by EnvPool without the assets of its other games: the two packages that it imports, and Qt's libraries.
 PROCGEN := --no-deps envpool envpool-assets PyQt5-Qt5 dm-env optree
 
-.PHONY: help setup demo pictures procgen format lint type test test-slurm test-sky bench bench-returns bench-slurm docs check
+.PHONY: help setup demo pictures procgen format lint type test test-nightly test-slurm test-sky bench bench-returns bench-slurm docs check
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -39,8 +39,11 @@ lint: $(VENV)/.dev  ## rules, format and import walls
 type: $(VENV)/.dev  ## types
 	$(BIN)/mypy
 
-test: $(VENV)/.dev  ## all tests; ARGS="-k resume -x" goes to pytest
+test: $(VENV)/.dev  ## all tests but the nightly ones; ARGS="-k resume -x" goes to pytest
 	$(BIN)/pytest --numprocesses 5 $(ARGS)
+
+test-nightly: $(VENV)/.dev  ## tests that repeat a promise over many cases; CI draws a tenth of them for each commit
+	$(BIN)/pytest --numprocesses 5 -m nightly --nightly=all $(ARGS)
 
 test-slurm: $(VENV)/.dev  ## the tests that start a real Slurm cluster on this machine; as root
 	$(BIN)/pytest -m slurm $(ARGS)

@@ -90,6 +90,7 @@ def shortened(run: Run) -> Run:
     return get_trainer(run.trainer).identify({**kept, **SHORT[run.trainer]}, run.seed, threads=1)
 
 
+@pytest.mark.nightly
 def test_a_run_of_every_grid_trains(folder: Path, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each grid's algorithm, task and keys, but not its sizes. Programs have tests of their own."""
     for name, value in WORKERS.items():

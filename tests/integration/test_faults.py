@@ -124,6 +124,7 @@ def nothing(_: SweepDir) -> None:
     pass
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("victim", "rounds"),
     [

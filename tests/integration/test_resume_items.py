@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ SHOWN_BY: dict[str, dict[str, Any]] = {
 NEEDS_A_GPU = {"cuda_random"}
 # In a sweep of this name every iteration also draws from Python's and NumPy's generators; nothing else does.
 DRAWS = "draws"
+Interrupted = Callable[[dict[str, Any]], tuple[Path, Path]]
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +40,11 @@ def nursery() -> Iterator[Nursery]:
 
 
 @pytest.fixture(scope="module")
-def interrupted(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path]]:
-    """For each configuration by its overrides: a run left alone, and one killed with half of it done."""
+def interrupted(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Interrupted:
+    """Train a configuration twice, once for all tests: left alone, and killed with half of it done."""
     runs: dict[str, tuple[Path, Path]] = {}
-    for overrides in (NAVIGATION_MAPPO, *SHOWN_BY.values()):
+
+    def train(overrides: dict[str, Any]) -> tuple[Path, Path]:
         if str(overrides) not in runs:
             folder = tmp_path_factory.mktemp("run")
             alone, killed = folder / "alone", folder / "killed"
@@ -50,15 +52,18 @@ def interrupted(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> d
             kill = Kill("training", 4 * 6 + 2)
             assert nursery.run(Attempt(str(killed), overrides, kill=kill, sweep=DRAWS)) == -9
             runs[str(overrides)] = alone, killed
-    return runs
+        return runs[str(overrides)]
+
+    return train
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("item", [item.name for item in ITEMS if item.name not in NEEDS_A_GPU])
 def test_a_run_resumed_without_it_differs(
-    item: str, nursery: Nursery, interrupted: dict[str, tuple[Path, Path]], tmp_path: Path
+    item: str, nursery: Nursery, interrupted: Interrupted, tmp_path: Path
 ) -> None:
     overrides = SHOWN_BY.get(item, NAVIGATION_MAPPO)
-    alone, killed = interrupted[str(overrides)]
+    alone, killed = interrupted(overrides)
     without = tmp_path / "without"
     shutil.copytree(killed, without)
 
@@ -67,11 +72,12 @@ def test_a_run_resumed_without_it_differs(
     assert code != 0 or _difference(alone, without)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("overrides", [NAVIGATION_MAPPO, *SHOWN_BY.values()], ids=str)
 def test_nothing_more_is_needed(
-    overrides: dict[str, Any], nursery: Nursery, interrupted: dict[str, tuple[Path, Path]], tmp_path: Path
+    overrides: dict[str, Any], nursery: Nursery, interrupted: Interrupted, tmp_path: Path
 ) -> None:
-    alone, killed = interrupted[str(overrides)]
+    alone, killed = interrupted(overrides)
     resumed = tmp_path / "resumed"
     shutil.copytree(killed, resumed)
 

@@ -30,6 +30,7 @@ def nursery() -> Iterator[Nursery]:
         yield nursery
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", CASES)
 def test_killed_equals_left_alone(name: str, nursery: Nursery, tmp_path: Path) -> None:
     overrides, kills = CASES[name]
