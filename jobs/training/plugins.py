@@ -12,7 +12,7 @@ import os
 import pkgutil
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +25,7 @@ from orchestrator.rundir import CodeDir
 
 if TYPE_CHECKING:
     from benchmarl.environments import TaskClass
+    from benchmarl.experiment import Callback
 
 _OBJECT = "plugin"
 
@@ -37,11 +38,13 @@ class Plugin:
     ``models``: name → a subclass of ``ModelConfig``. ``algorithms``: name → a subclass of
     ``AlgorithmConfig``. Each has a file of values in the package's folder ``conf``, which is laid out like
     BenchMARL's: ``task/family/name.yaml``, ``model/layers/name.yaml``, ``algorithm/name.yaml``.
+    ``callbacks``: subclasses of BenchMARL's ``Callback``; every run gets one object of each.
     """
 
     tasks: Mapping[str, tuple[type[TaskClass], type]] = field(default_factory=dict)
     models: Mapping[str, type] = field(default_factory=dict)
     algorithms: Mapping[str, type] = field(default_factory=dict)
+    callbacks: Sequence[type[Callback]] = ()
 
 
 def load_plugins(spec: TrainerSpec) -> None:

@@ -88,6 +88,47 @@ def test_a_folder_named_in_the_grid(project: Path) -> None:
     assert states(project) == {"stale"}
 
 
+CALLBACK = """
+import os, signal
+from pathlib import Path
+from benchmarl.experiment import Callback
+
+FILE = Path(os.environ.get("ORCHESTRATE_SUBMIT_DIR", "."), "tally")
+
+class Tally(Callback):
+    count = 0
+
+    def on_batch_collected(self, batch):
+        self.count += 1
+        with FILE.open("a") as file:
+            file.write(f"{self.count}\\n")
+        if self.count == 2 and FILE.read_text() == "1\\n2\\n":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def on_state_dict(self, state):
+        state["tally"] = self.count
+
+    def on_load_state_dict(self, state):
+        self.count = state["tally"]
+"""
+
+
+def test_callbacks_of_a_plugin_keep_their_state_in_checkpoints(project: Path) -> None:
+    (project / "my_marl" / "tally.py").write_text(CALLBACK)
+    file = project / "my_marl" / "__init__.py"
+    edit(
+        file, "plugin = Plugin(\n", "from my_marl.tally import Tally\nplugin = Plugin(callbacks=[Tally()],\n"
+    )
+    grid = "algorithm: ippo\n  experiment.checkpoint_interval: 200\nmatrix:\n  seed: [0]\n"
+    text = (project / "corridor.yaml").read_text()
+    (project / "corridor.yaml").write_text(text.partition("matrix:")[0] + "  " + grid)
+    assert any("expected subclasses of BenchMARL's Callback" in message for message in told(project))
+    edit(file, "Tally()", "Tally")
+    done = orchestrate(project, "sweep", "--grid", "corridor.yaml")
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert (project / "tally").read_text().split() == ["1", "2", "2"]  # killed in the second, done again
+
+
 def test_an_installed_package(project: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     pip = [

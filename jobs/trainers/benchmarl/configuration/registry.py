@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarl.algorithms import algorithm_config_registry
 from benchmarl.environments import TaskClass, task_config_registry
+from benchmarl.experiment import Callback
 from benchmarl.models import model_config_registry
 from hydra.core.config_store import ConfigStore
 
@@ -83,6 +84,11 @@ def config_folders() -> tuple[Path, ...]:
     return tuple(_known.folders.values())
 
 
+def callbacks() -> list[Callback]:
+    """Return new objects of the plug-ins' callbacks, for one run."""
+    return [kind() for plugin in _known.plugins.values() for kind in plugin.callbacks]
+
+
 def _refuse_faults(name: str, plugin: Plugin, conf: Path) -> None:
     parts: Iterable[tuple[str, Mapping[str, Any], Mapping[str, Any], str]] = (
         ("task", plugin.tasks, task_config_registry, "task"),
@@ -96,6 +102,12 @@ def _refuse_faults(name: str, plugin: Plugin, conf: Path) -> None:
             file = conf / folder / f"{item}.yaml"
             if not file.is_file():
                 raise BadConfigError(f"plug-in {name}: {word} {item!r} has no config: {file} is not there")
+    for found in plugin.callbacks:
+        if not (isinstance(found, type) and issubclass(found, Callback)):
+            raise BadConfigError(
+                f"plug-in {name}: callbacks: found {found!r}, expected subclasses of BenchMARL's Callback",
+                hint="write Plugin(callbacks=(MyCallback,)): the class, not an object of it",
+            )
     for task, (kind, _) in plugin.tasks.items():
         family, _, own = task.partition("/")
         if not own or "/" in own or kind.env_name() != family:

@@ -25,6 +25,7 @@ from benchmarl.utils import local_seed
 from torchrl import logger as torchrl_logger
 
 from jobs.trainers.benchmarl.configuration.config import Composed, compose
+from jobs.trainers.benchmarl.configuration.registry import callbacks
 from jobs.trainers.benchmarl.configuration.time_bound import TimeIsUp, unbounded
 from jobs.trainers.benchmarl.engine.buffers import SavedRing
 from jobs.trainers.benchmarl.engine.environments import Environments, logged
@@ -102,7 +103,7 @@ class ResumableExperiment(Experiment):
         self._checkpoints = CheckpointClock(composed.experiment.checkpoint_interval)
         self._time = TimeBudget(minutes_of(context.run), context.rows)
         self.best: BestPolicy = BestPolicy()
-        super().__init__(**composed.parts, config=self._own_config())
+        super().__init__(**composed.parts, config=self._own_config(), callbacks=callbacks())
         rings = enumerate(() if self.on_policy else self.replay_buffers.values())
         self.rings = [SavedRing(buffer, number) for number, buffer in rings]
         environment = self.rollout_env if self.config.collect_with_grad else self.collector.env
@@ -189,8 +190,10 @@ class ResumableExperiment(Experiment):
     # BenchMARL's seams
 
     def _setup_name(self) -> None:
+        # BenchMARL's own way to resume, which is not ours: it pickles callbacks.
+        kept, self.callbacks = self.callbacks, []
         super()._setup_name()
-        # BenchMARL's own way to resume, which is not ours.
+        self.callbacks = kept
         (self.folder_name / "config.pkl").unlink()
 
     def _setup_task(self) -> None:
@@ -246,7 +249,10 @@ class ResumableExperiment(Experiment):
         segments: list[Segment] = []
         for ring in self.rings:
             segments += ring.save(self.store)
-        self.store.save(self.total_frames, save_state(self, ITEMS), segments)
+        state = save_state(self, ITEMS)
+        if self.callbacks:
+            self._on_state_dict(state.setdefault("callbacks", {}))
+        self.store.save(self.total_frames, state, segments)
         self.context.checkpointed(self.total_frames)
         self._checkpoints.written(self.total_frames, time.monotonic() - began)
 
@@ -267,6 +273,8 @@ class ResumableExperiment(Experiment):
         if self.exactness == RESET:
             self.total_frames = loaded.file.frames
             self._restart_environments()
+        if "callbacks" in loaded.payload:
+            self._on_load_state_dict(loaded.payload["callbacks"])
         load_state(self, loaded.payload, ITEMS)
         loaded.payload.clear()
 
