@@ -34,6 +34,7 @@ from jobs.worker.capacity.budget_share import BudgetShare
 from jobs.worker.capacity.slots import CoreReservations, Slots, own_cores
 from jobs.worker.failures import end_of, storage_reason
 from jobs.worker.leaving.exit import AGAIN, Exit
+from jobs.worker.leaving.notices import Notices, Occasion
 from jobs.worker.leaving.shutdown import Shutdown
 from jobs.worker.leaving.submit_rest import submit_remaining
 from jobs.worker.nodes.agent_connections import Agents
@@ -75,6 +76,7 @@ class Worker:
         self._budget = BudgetShare(job.allowance, _used(job, submission, journal))
         self._reservations = CoreReservations()
         self._slots = Slots(job, own_cores(job, self._reservations))
+        self._notices = Notices(sweep, submission)
         self._agents = Agents(job.resources.nodes - 1)
         self._children: dict[int, RunHandle] = {}
         self._decisions = Decisions(sweep, submission.number)
@@ -97,6 +99,7 @@ class Worker:
                 break
             self._wait()
             self._attend()
+            self._notices.attend()
         self._agents.close()
         data: dict[str, object] = {"why": self.exit.why, "asked": not self.exit.takes_runs}
         if self.exit.comes_back:
@@ -104,9 +107,17 @@ class Worker:
         if self.exit.cause is not None:
             data["cause"] = self.exit.cause.value
         self._write(EXITED, data=data)
+        self._notify_of_end()
         if self.exit.obstacle:
             say(f"job {self._job.token}: {self.exit.obstacle}")
         return self.exit.code
+
+    def _notify_of_end(self) -> None:
+        if self.exit.shutdown.unpaid:
+            self._notices.send(Occasion.BUDGET, lambda: self.exit.why)
+        elif self.exit.takes_runs:
+            self._notices.send_end(self._assignment)
+        self._notices.finish(hurry=not self.exit.takes_runs)
 
     # Starting runs
 
@@ -326,6 +337,8 @@ class Worker:
         elif end.outcome is RunState.FAILED:
             self.exit.failed += 1
             self.exit.wants_more |= end.reason is Reason.OUT_OF_MEMORY
+            why = f"{end.reason.value}: {end.message}" if end.reason else end.message
+            self._notices.send(Occasion.FAILURE, lambda: f"run {run_id} failed: {why}")
         self._assignment.changed()
         self._write(ENDED, run_id, attempt, data)
 

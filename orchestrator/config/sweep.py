@@ -75,6 +75,7 @@ def runs_of(grid: Grid, ledger: Iterable[LedgerEntry] = ()) -> Sweep:
         needs={run_id: own for run_id, own in needs.items() if own != most},
         positions=grid.positions,
         own_positions=places,
+        notify=grid.notify,
     )
 
 

@@ -346,6 +346,7 @@ def _entry(
         waiting=bool(plan.waiting),
         dealt=None if assignment is None else assignment.run_ids,
         cost=money.cost,
+        notify=plan.sweep.notify or None,
     )
 
 

@@ -182,6 +182,7 @@ class Sweep:
 
     ``resources``: of a run, the largest amount of each; ``needs``: those of runs that need less, by id.
     ``positions``: line, column and file of a key; ``own_positions``: by run id, of keys from `for`.
+    ``notify``: the command that sends messages.
     """
 
     name: str
@@ -198,6 +199,7 @@ class Sweep:
     own_positions: Mapping[str, Mapping[str, tuple[int, int, str]]] = field(
         default_factory=dict, compare=False, repr=False
     )
+    notify: tuple[str, ...] = ()
 
     def needs_of(self, run: Run) -> Resources:
         """Return the resources of one of its runs."""

@@ -23,6 +23,7 @@
       compare-<key>/               a comparison by that key: its table and pictures
       speeds.json                  speeds of its finished runs, derived from their results
       uploads.jsonl                runs uploaded to W&B from here
+      notices/0001-failure …       messages sent by `notify`, by submission and kind
       evaluations/<run_id>-….json  evaluations of trained policies
 """
 
@@ -153,6 +154,12 @@ class SweepDir:
     def check_writable(self) -> None:
         """Raise ``StorageError`` unless there is space for more than a few lines."""
         check_writable(self._journals)
+
+    def mark_notice(self, name: str, nonce: str) -> bool:
+        """Note that a message is about to be sent; return False if it is noted already."""
+        folder = self.path / "notices"
+        folder.mkdir(exist_ok=True)
+        return write_exclusive(folder / name, nonce.encode())
 
     # Grids and the index
 

@@ -83,7 +83,7 @@ class Grid:
     """A parsed grid file. Its points are not expanded yet, but Hydra sweeps such as ``range(3)`` are lists.
 
     ``positions``: where each key is first written. ``merged``: its sections with those of the files that it
-    ``extends``, if there are any.
+    ``extends``, if there are any. ``notify``: the command that sends messages.
     """
 
     name: str
@@ -104,6 +104,7 @@ class Grid:
     rules: tuple[Rule, ...] = ()
     extends: tuple[str, ...] = ()
     merged: Entries | None = None
+    notify: tuple[str, ...] = ()
 
     @property
     def keys(self) -> tuple[str, ...]:

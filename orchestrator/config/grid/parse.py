@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator.config.backends import RESOURCE_SYNTAX
-from orchestrator.config.command_line.command import PROGRAM_OF_ONES_OWN
+from orchestrator.config.command_line.command import PROGRAM_OF_ONES_OWN, code_of
 from orchestrator.config.grid.extends import ANCHORS, Extended
 from orchestrator.config.grid.hydra_sweeps import SweepTextError
 from orchestrator.config.grid.loggers import read_loggers, read_metrics
@@ -106,6 +106,11 @@ SECTIONS: Mapping[str, str] = {
         'Keys of the run may stand in them: `"{actors} + 1"`. A run that needs more than the target has is '
         "skipped there, with the reason."
     ),
+    "notify": (
+        "A command that sends a message when the sweep ends, when a first run fails, and when a budget is "
+        "used up: the program and its arguments, with `{event}`, `{sweep}` and `{message}` "
+        "([notifications](notify.md))."
+    ),
 }
 _TARGET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DEFAULT_TARGETS = ("local",)
@@ -148,6 +153,7 @@ def parse_grid(text: str, source: str) -> Grid:
         plugins=read_plugins(_node(sections, "plugins"), spec, place),
         loggers=read_loggers(_node(sections, "loggers"), spec, place),
         metrics=read_metrics(_node(sections, "metrics"), spec, place),
+        notify=_notify(_node(sections, "notify"), keys, place),
         text=text,
         source=source,
         positions=positions,
@@ -333,6 +339,25 @@ def _targets(section: KeyNode | None, source: YamlFile) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise source.error(node.at, f"targets: found {_twice(names)} twice")
     return names
+
+
+def _notify(node: Node | None, keys: Keys, source: YamlFile) -> tuple[str, ...]:
+    """Parse the command that sends messages."""
+    if node is None:
+        return ()
+    expected = "a list: a program and its arguments", 'such as notify: [mail, -s, "{event}", me@example.org]'
+    if not isinstance(node, Items) or not node.items:
+        raise source.unexpected("notify", node, *expected)
+    arguments = tuple(text for text, _ in texts("notify", node, source, *expected))
+    for text in arguments:
+        keys.check_secret("notify", text, node.at)
+    if "{message}" in (code_of(arguments) or ""):
+        raise source.error(
+            node.at,
+            "notify: found {message} in code, which would run what the message says",
+            'pass it as an argument: [bash, -c, \'echo "$1"\', bash, "{message}"]',
+        )
+    return arguments
 
 
 def _twice(names: tuple[str, ...]) -> str:

@@ -46,7 +46,8 @@ class SubmissionEntry(LedgerEntry):
 
     ``on``: the target's address; ``options``: options passed to its scheduler; ``slots``, ``canary``: as in
     the command. ``folder``: the working folder of a job without a code snapshot. ``dealt``: the target's runs
-    in a sweep with several targets. ``waiting``: the queue had no room for some runs.
+    in a sweep with several targets. ``waiting``: the queue had no room for some runs. ``notify``: the command
+    that sends messages.
     """
 
     kind = "submission"
@@ -67,6 +68,7 @@ class SubmissionEntry(LedgerEntry):
     dealt: frozenset[str] | None = None
     waiting: bool = False
     cost: SubmissionCost = field(default_factory=SubmissionCost)
+    notify: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,6 +95,8 @@ class UnfitCheckpoint(Exception):
 class ResumableExperiment(Experiment):
     """One attempt at a run."""
 
+    callbacks: list[Any]
+
     def __init__(
         self, context: RunContext, composed: Composed, store: CheckpointStore, loaded: Loaded | None
     ) -> None:
