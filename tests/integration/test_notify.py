@@ -45,7 +45,7 @@ def test_each_event_is_sent_once_for_each_submission(tmp_path: Path) -> None:
     assert end == "end|told|told: ended: 1 of 3 runs done, 2 failed or cancelled"
     before = (tmp_path / "grid.yaml").read_text()
     (tmp_path / "grid.yaml").write_text(before.replace("notify: [", "notify: [env, "))
-    assert "nothing new to submit" in (again := sweep(tmp_path)).stdout + again.stderr  # identity is as before
+    assert "nothing new to submit" in (again := sweep(tmp_path)).stdout + again.stderr  # the same runs
 
 
 def notices(folder: Path, *command: str, patience: float = 20.0) -> Notices:
