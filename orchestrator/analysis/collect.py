@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
 
+from orchestrator.analysis.chosen_metric import ChosenMetric
 from orchestrator.analysis.csv_export import cells
 from orchestrator.analysis.foreign import Outputs, read_outputs
 from orchestrator.analysis.identical_runs import with_hashes
@@ -58,6 +59,7 @@ class Collected:
     files; ``warnings`` list limits on comparing the rows. ``points`` map (sweep, run_id) to the run's keys as
     written; ``others`` name the sweeps trained without this program. ``final``: what counts as
     a final return; ``threshold``: the return to which times are measured, ``None`` for one of each task.
+    ``chosen``: the metric in the place of the return.
     """
 
     runs: pl.DataFrame
@@ -70,6 +72,7 @@ class Collected:
     others: tuple[str, ...] = ()
     final: str = "the last evaluation"
     threshold: float | None = None
+    chosen: ChosenMetric | None = None
 
 
 def read_others(folders: Iterable[str], sweep_dirs: Iterable[SweepDir]) -> list[Outputs]:
@@ -87,12 +90,13 @@ def collect(
     *,
     checksums: bool = False,
     others: Sequence[Outputs] = (),
+    chosen: ChosenMetric | None = None,
 ) -> Collected:
     """Read and verify every run of these sweeps; ``checksums`` compares contents, not only sizes.
 
     ``survey`` finds the states of a sweep's runs, as `status` shows them; without it a run's state is that of
     its result or its last end record. ``others`` are runs trained without this program: each folder counts as
-    one more sweep.
+    one more sweep. ``chosen``: the metric in the place of the return.
     """
     readings: list[RunReading] = []
     problems: list[str] = []
@@ -115,7 +119,9 @@ def collect(
         trainers[other.name] = BENCHMARL.name
         notes += other.notes
     readings = with_hashes(readings)
-    runs, keys = runs_table(readings, trainers)
+    if chosen is not None:
+        chosen.require(reading.history for reading in readings)
+    runs, keys = runs_table(readings, trainers, chosen)
     missing = [
         Missing(reading.sweep, reading.index.run_id, reading.index.point, reading.state, reading.reason)
         for reading in readings
@@ -130,6 +136,7 @@ def collect(
         (*_warnings(runs), *_mixed_codes(readings), *notes),
         {(reading.sweep, reading.index.run_id): reading.index.point for reading in readings},
         tuple(other.name for other in others),
+        chosen=chosen,
     )
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from orchestrator.analysis.chosen_metric import ChosenMetric
 from orchestrator.analysis.statistics.bootstrap import finite
-from orchestrator.config.returns import EPISODES, EVALUATIONS, return_metric
+from orchestrator.config.returns import EPISODES, EVALUATIONS, return_figures, return_metric
 from orchestrator.config.trainers import returns_of
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow, Row
@@ -158,6 +159,8 @@ LAST_RETURN, FINAL_MEASURE, FINAL_VALUES, INTERVAL = MEASURE_COLUMNS = (
     "final_values",
     "evaluation_interval",
 )
+# Columns of a table of runs whose returns are values of another metric.
+CHOSEN_METRIC, LOWER_IS_BETTER = "chosen_metric", "lower_is_better"
 # The measure that is the last evaluation.
 LAST = "last"
 
@@ -166,9 +169,14 @@ LAST = "last"
 
 
 def runs_table(
-    readings: Sequence[RunReading], trainers: Mapping[str, str]
+    readings: Sequence[RunReading], trainers: Mapping[str, str], chosen: ChosenMetric | None = None
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Build the table of runs; return it with the names of the columns that come from the grid."""
+    """Build the table of runs; return it with the names of the columns that come from the grid.
+
+    With a ``chosen`` metric all returns are values of it, and two columns more say so.
+    """
+    if chosen is not None:
+        readings = [_with_metric(reading, chosen) for reading in readings]
     types = {
         _count: pl.Int64,
         _count_if_any: pl.Int64,
@@ -201,7 +209,7 @@ def runs_table(
             values = [_episodes(reading) for reading in readings]
         columns[name] = pl.Series(values, dtype=dtype)
         if name == "best_return":
-            metrics = [_return_metric(reading, trainers.get(reading.sweep)) for reading in readings]
+            metrics = [_return_metric(reading, trainers.get(reading.sweep), chosen) for reading in readings]
             columns["return_metric"] = pl.Series(metrics, dtype=pl.String)
             for level, metric in LEVEL_METRICS.items():
                 columns[level] = pl.Series([_last(reading, metric) for reading in readings], dtype=pl.Float64)
@@ -210,6 +218,9 @@ def runs_table(
             asked = [_asked(reading, key) for reading in readings]
             columns[key] = columns[key].fill_null(pl.Series(asked, dtype=own[key]))
             keys[key] = key
+    if chosen is not None:
+        columns[CHOSEN_METRIC] = pl.Series([chosen.name] * len(readings), dtype=pl.String)
+        columns[LOWER_IS_BETTER] = pl.Series([chosen.lower] * len(readings), dtype=pl.Boolean)
     columns["reason"] = pl.Series([reading.reason or None for reading in readings], dtype=pl.String)
     return pl.DataFrame(columns), tuple(keys.values())
 
@@ -221,10 +232,28 @@ def _asked(reading: RunReading, key: str) -> Any:
     return value if key == "target" else _whole(value)
 
 
-def _return_metric(reading: RunReading, trainer: str | None) -> str | None:
+def return_names(row: RunRow) -> tuple[str, ...]:
+    """Return the metrics that can be the return of a row of the table of runs, best first."""
+    chosen = row.get(CHOSEN_METRIC)
+    return (chosen,) if chosen is not None else returns_of(row["trainer"])
+
+
+def _return_metric(reading: RunReading, trainer: str | None, chosen: ChosenMetric | None) -> str | None:
     """Return the metric of the final return of a run that has ended."""
-    ended = reading.state in (RunState.DONE, RunState.STALE)
-    return return_metric(reading.history, returns_of(trainer)) if ended else None
+    names = returns_of(trainer) if chosen is None else (chosen.name,)
+    return return_metric(reading.history, names) if _has_ended(reading) else None
+
+
+def _has_ended(reading: RunReading) -> bool:
+    return reading.state in (RunState.DONE, RunState.STALE)
+
+
+def _with_metric(reading: RunReading, chosen: ChosenMetric) -> RunReading:
+    """Return a run that has ended with values of the metric as its returns."""
+    if not _has_ended(reading):
+        return reading
+    figures = return_figures(reading.history, [chosen.name], lower=chosen.lower)
+    return replace(reading, facts={**reading.facts, **figures})
 
 
 def _episodes(reading: RunReading) -> int | None:

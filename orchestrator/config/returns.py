@@ -46,12 +46,17 @@ def return_metric(history: Sequence[Row], names: Iterable[str]) -> str | None:
     return None
 
 
-def return_figures(history: Sequence[Row], names: Iterable[str]) -> Mapping[str, float | None]:
-    """Return the initial, final and best finite return; ``None`` where there is none."""
+def return_figures(
+    history: Sequence[Row], names: Iterable[str], *, lower: bool = False
+) -> Mapping[str, float | None]:
+    """Return the initial, final and best finite return; ``None`` where there is none.
+
+    ``lower``: the best is the lowest.
+    """
     metric = return_metric(history, names) or ""
     values = [value for row in history if math.isfinite(value := row.metrics.get(metric, math.nan))]
     return {
         "initial_return": values[0] if values else None,
         "final_return": values[-1] if values else None,
-        "best_return": max(values, default=None),
+        "best_return": (min if lower else max)(values, default=None),
     }

@@ -9,10 +9,9 @@ import numpy as np
 
 from orchestrator.analysis.groups.curves import ReturnCurve, Series, SeriesByRun, on_common_frames
 from orchestrator.analysis.groups.grouping import Members
-from orchestrator.analysis.run_table import RunRow, distinct, diverged
+from orchestrator.analysis.run_table import RunRow, distinct, diverged, return_names
 from orchestrator.analysis.statistics.bootstrap import finite
 from orchestrator.analysis.statistics.significance import Floats
-from orchestrator.config.trainers import returns_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +35,7 @@ class Returns:
 def returns_between(groups: Sequence[Members], by_run: SeriesByRun) -> list[Returns]:
     """Return the returns of compared groups, of the metric that most of them have."""
     counted = [distinct(group.counted()[0]) for group in groups]
-    names = dict.fromkeys(name for rows in counted for row in rows for name in returns_of(row["trainer"]))
+    names = dict.fromkeys(name for rows in counted for row in rows for name in return_names(row))
     best: Sequence[Sequence[tuple[RunRow, Series]]] = [[] for _ in groups]
     for name in names:
         keyed = [[(row, (row["sweep"], row["run_id"], name)) for row in rows] for rows in counted]

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-import numpy as np
-
 from orchestrator.analysis import cells, csv_export
 from orchestrator.analysis.cells import MISSING, Cell
 from orchestrator.analysis.compare.model import (
@@ -146,7 +144,8 @@ def _chance(cell: ComparedValue, base: ComparedValue | None) -> Cell:
         return Cell("too few seeds")
     if len(classes((side, side.terms) for side in (base, cell))) > 1:
         return Cell(UNRANKED)
-    found = probability_of_improvement([np.array(cell.returns)], [np.array(base.returns)])
+    mine, theirs = (cell.terms.merits(side.returns) for side in (cell, base))
+    found = probability_of_improvement([mine], [theirs])
     return cells.estimated(Estimate(*found, len(cell.returns)), "{:.2f}".format)
 
 

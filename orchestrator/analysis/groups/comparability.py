@@ -17,8 +17,11 @@ from fractions import Fraction
 from statistics import median
 from typing import Any, TypeVar
 
+import numpy as np
+
 from orchestrator.analysis.gather import gathered
-from orchestrator.analysis.run_table import METRICS_HASH, RunRow, distinct
+from orchestrator.analysis.run_table import LOWER_IS_BETTER, METRICS_HASH, RunRow, distinct
+from orchestrator.analysis.statistics.significance import Floats
 from orchestrator.config.returns import kind_of_return
 from orchestrator.core.formatting import listed
 from orchestrator.core.types import RunState
@@ -51,7 +54,7 @@ class ReturnTerms:
     other code than today's. ``codes``: ids of the code, sorted; ``code_runs``: runs of each. ``sweep``: name
     of the sweep. ``mixed``: what differs between the runs of the group, one of the ``MIXED`` sentences, and
     how many runs have which. ``metrics``: each run's seed with the hash of its metrics; empty unless all are
-    known.
+    known. ``lower``: whether lower values are better.
     """
 
     metric: str | None
@@ -64,6 +67,11 @@ class ReturnTerms:
     sweep: str | None = None
     mixed: tuple[tuple[str, str], ...] = ()
     metrics: frozenset[tuple[Any, str]] = frozenset()
+    lower: bool = False
+
+    def merits(self, values: Sequence[float]) -> Floats:
+        """Return numbers that are higher for better values: these, or their negatives."""
+        return np.array(values, dtype=float) * (-1 if self.lower else 1)
 
     @property
     def kind(self) -> str:
@@ -107,6 +115,7 @@ def terms_of(rows: Sequence[RunRow]) -> ReturnTerms:
         frozenset((row.get("seed"), row[METRICS_HASH]) for row in rows)
         if all(row.get(METRICS_HASH) for row in rows)
         else frozenset(),
+        any(row.get(LOWER_IS_BETTER) for row in rows),
     )
 
 

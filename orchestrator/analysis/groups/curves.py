@@ -14,10 +14,9 @@ import polars as pl
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.groups.grouping import SeedGroup, joined
-from orchestrator.analysis.run_table import RunRow, distinct
+from orchestrator.analysis.run_table import RunRow, distinct, return_names
 from orchestrator.analysis.statistics.bootstrap import Band, band_of, median_interval
 from orchestrator.analysis.statistics.significance import INTERVAL_SEEDS, Floats
-from orchestrator.config.trainers import returns_of
 
 _CURVE_POINTS = 100
 
@@ -94,7 +93,7 @@ def series_of(
     collected: Collected, rows: Sequence[RunRow], metrics: Collection[str] | None = None
 ) -> SeriesByRun:
     """Return these metrics of these runs, by default their returns."""
-    names = metrics or {name for row in rows for name in returns_of(row["trainer"])}
+    names = metrics or {name for row in rows for name in return_names(row)}
     wanted = {row["run_id"] for row in rows}
     run = ("sweep", "run_id", "name")
     table = collected.metrics.filter(
@@ -141,7 +140,7 @@ def _curve(group: SeedGroup, series: SeriesByRun, metrics: Sequence[str] | None 
 def _return_metrics(rows: Sequence[RunRow]) -> list[str]:
     """Return the metrics that are these runs' returns, best first: of unfinished runs all that may be."""
     own = {row["return_metric"] for row in rows} - {None}
-    return [name for name in returns_of(rows[0]["trainer"]) if name in own or not own]
+    return [name for name in return_names(rows[0]) if name in own or not own]
 
 
 def on_common_frames(series: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
@@ -195,14 +194,17 @@ class FramesToThreshold:
         return median_interval(self.frames) if len(self.frames) >= INTERVAL_SEEDS else None
 
 
-def first_reached(curves: Sequence[Series], threshold: float) -> FramesToThreshold | None:
-    """Return when each curve first had a value of ``threshold`` or more; ``None`` without curves."""
+def first_reached(
+    curves: Sequence[Series], threshold: float, *, lower: bool = False
+) -> FramesToThreshold | None:
+    """Return when each curve first had a value of ``threshold`` or better; ``None`` without curves."""
     if not curves:
         return None
     first, ends, spacings = [], [], []
     for curve in curves:
         alike = np.isclose(curve.values, threshold, rtol=_ROUNDING, atol=0.0)
-        reached = np.flatnonzero((curve.values >= threshold) | alike)
+        beyond = curve.values <= threshold if lower else curve.values >= threshold
+        reached = np.flatnonzero(beyond | alike)
         first.append(float(curve.frames[reached[0]]) if len(reached) else math.inf)
         if not len(reached):
             ends.append(float(curve.frames[-1]))

@@ -83,6 +83,11 @@ class Final:
     note: str
     terms: ReturnTerms
 
+    @property
+    def merit(self) -> float:
+        """The estimate as a number that is higher for a better one; of groups without one the lowest."""
+        return float(self.terms.merits([self.estimate.value])[0]) if self.estimate else -math.inf
+
 
 @lru_cache(maxsize=1)
 def groups(collected: Collected) -> tuple[SeedGroup, ...]:
@@ -173,7 +178,7 @@ def by_task(finals: Iterable[Final]) -> dict[str, list[Final]]:
 
 def best_first(finals: Iterable[Final]) -> list[Final]:
     """Sort by the interquartile mean, groups without one last."""
-    return sorted(finals, key=lambda one: -one.estimate.value if one.estimate else math.inf)
+    return sorted(finals, key=lambda one: -one.merit)
 
 
 def final_values(rows: Sequence[RunRow]) -> tuple[tuple[float, ...], str]:

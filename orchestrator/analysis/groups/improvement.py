@@ -127,7 +127,7 @@ class Family:
     def tested(self) -> FamilyTest:
         """Test the reference against each other one, and all of them together."""
         pairs = list(self.pairs())
-        panels = [[np.array(member.scores[task]) for member in self.members] for task in self.tasks]
+        panels = [[member.merits(task) for member in self.members] for task in self.tasks]
         chances = tuple(1.0 if pair.chance is None else pair.chance for pair in pairs)
         return FamilyTest(
             len(self.members),
@@ -219,7 +219,7 @@ def by_wins(members: Sequence[Variant], tasks: Sequence[str]) -> list[Variant]:
     """Sort variants by how often they beat the others in these tasks, which all of them have; most first."""
     if len(members) < 2:
         return list(members)
-    often = np.sum([chances_to_win([one.scores[task] for one in members]) for task in tasks], axis=0).round(9)
+    often = np.sum([chances_to_win([one.merits(task) for one in members]) for task in tasks], axis=0).round(9)
     return [members[number] for number in np.argsort(-often, kind="stable")]
 
 
@@ -245,8 +245,8 @@ def against(
 
     Below five seeds of either in a task there is no interval and no p-value.
     """
-    mine = [np.array(better.scores[task]) for task in tasks]
-    theirs = [np.array(other.scores[task]) for task in tasks]
+    mine = [better.merits(task) for task in tasks]
+    theirs = [other.merits(task) for task in tasks]
     if intervals:
         value, low, high = probability_of_improvement(mine, theirs)
     else:
@@ -282,6 +282,4 @@ def probability_of_improvement(
 
 
 def _chance(variant: Variant, other: Variant, tasks: Sequence[str]) -> float:
-    return float(
-        np.mean([wins(np.array(variant.scores[task]), np.array(other.scores[task])).mean() for task in tasks])
-    )
+    return float(np.mean([wins(variant.merits(task), other.merits(task)).mean() for task in tasks]))

@@ -36,6 +36,10 @@ class Variant:
     scores: Mapping[str, tuple[float, ...]]
     terms: Mapping[str, ReturnTerms]
 
+    def merits(self, task: str) -> Floats:
+        """The returns in a task as numbers that are higher for better ones."""
+        return self.terms[task].merits(self.scores[task])
+
     @property
     def n(self) -> int:
         """Number of runs over all tasks."""

@@ -40,6 +40,11 @@ class Costed:
         assert self.final.estimate is not None
         return self.final.estimate.value
 
+    @property
+    def merit(self) -> float:
+        """The final return as a number that is higher for a better one."""
+        return self.final.merit
+
 
 @dataclass(frozen=True)
 class CostClass:
@@ -95,16 +100,16 @@ def with_front(cost_class: CostClass) -> CostClass:
     Variants with a censored cost come last, and neither are on the front nor keep another off it.
     """
     in_order = sorted(
-        cost_class.members, key=lambda member: (member.censored, cost_class.cost(member), -member.value)
+        cost_class.members, key=lambda member: (member.censored, cost_class.cost(member), -member.merit)
     )
     exact = [member for member in in_order if not member.censored]
     costs = [cost_class.cost(member) for member in exact]
-    highest = [-math.inf, *accumulate((member.value for member in exact), max)]
+    highest = [-math.inf, *accumulate((member.merit for member in exact), max)]
 
     def on_front(variant: Costed) -> bool:
         as_cheap = highest[bisect_right(costs, _EQUAL_COST * cost_class.cost(variant))]
         cheaper = highest[bisect_left(costs, cost_class.cost(variant) / _EQUAL_COST)]
-        return not variant.censored and cheaper < variant.value >= as_cheap
+        return not variant.censored and cheaper < variant.merit >= as_cheap
 
     return replace(
         cost_class, members=tuple(replace(member, on_front=on_front(member)) for member in in_order)

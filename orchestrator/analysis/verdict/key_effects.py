@@ -84,12 +84,15 @@ def _effect(task: str, key: str, members: Sequence[Final]) -> KeyEffect | None:
         return None
     values = {repr(final.group.point.get(key)): final.group.point.get(key) for final in members}
     levels = [{name: one.estimate.value for name, one in own.items() if one.estimate} for own in whole]
-    best_in = Counter(name for own in levels for name in own if own[name] == max(own.values()))
+    merits = [{name: one.merit for name, one in own.items()} for own in whole]
+    best_in = Counter(name for own in merits for name in own if own[name] == max(own.values()))
     means = gathered(pair for own in levels for pair in own.items())
     chances = gathered(
         pair
         for own in whole
-        for pair in zip(own, chances_to_win([final.values for final in own.values()]), strict=True)
+        for pair in zip(
+            own, chances_to_win([final.terms.merits(final.values) for final in own.values()]), strict=True
+        )
     )
     effects = [
         ValueEffect(value, len(whole), fmean(means[name]), fmean(chances[name]), best_in[name])

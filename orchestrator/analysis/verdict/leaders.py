@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numpy as np
-
 from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import UNRANKED, classes
 from orchestrator.analysis.groups.grouping import Final, SeedGroup
@@ -222,5 +220,5 @@ def _answer(panel: _Panel, beaten: set[_Key], families: int) -> TaskAnswer:
 
 
 def _more(leaders: Sequence[Variant], tasks: Sequence[str], times: float) -> MoreSeeds:
-    mine, theirs = ([np.array(leader.scores[task]) for task in tasks] for leader in leaders[:2])
+    mine, theirs = ([leader.merits(task) for task in tasks] for leader in leaders[:2])
     return more_seeds(mine, theirs, times)

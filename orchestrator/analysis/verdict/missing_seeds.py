@@ -7,6 +7,7 @@ included, and the highest final one. A variant without any return is bounded by 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -100,6 +101,7 @@ def _bounds(panel: Sequence[Final]) -> Iterator[Bounds]:
     worst, best = ([_mean(_filled(final, value)) for final in panel] for value in (low, high))
     known_means = [mean for mean in plain if mean is not None]
     labels = names([final.group.point for final in panel])
+    better = operator.lt if panel[0].terms.lower else operator.gt
     for number, final in enumerate(panel):
         missing = missing_of(final.group)
         others = [other for other in range(len(panel)) if other != number]
@@ -112,17 +114,19 @@ def _bounds(panel: Sequence[Final]) -> Iterator[Bounds]:
             own,
             worst[number],
             best[number],
-            None if own is None else 1 + sum(mean > own for mean in known_means),
-            1 + sum(best[other] > worst[number] for other in others),
-            1 + sum(worst[other] > best[number] for other in others),
+            None if own is None else 1 + sum(better(mean, own) for mean in known_means),
+            1 + sum(better(best[other], worst[number]) for other in others),
+            1 + sum(better(worst[other], best[number]) for other in others),
             len(panel),
         )
 
 
 def _range(panel: Sequence[Final]) -> tuple[float, float]:
-    """Return the lowest return of a task, initial ones included, and the highest final one."""
+    """Return the worst return of a task, initial ones included, and the best final one."""
     finals = [value for final in panel for value in final.values]
     initial = [value for final in panel for value in known(final.group.rows, "initial_return")]
+    if panel[0].terms.lower:
+        return max([*finals, *initial]), min(finals)
     return min([*finals, *initial]), max(finals)
 
 

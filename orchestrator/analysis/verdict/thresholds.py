@@ -26,7 +26,7 @@ USUAL_PART = 0.9
 
 @dataclass(frozen=True)
 class TimeToThreshold:
-    """When the finished runs of a group first had a return of ``threshold`` or more.
+    """When the finished runs of a group first had a return of ``threshold`` or better.
 
     ``seconds``: wall time, ``None`` where that of a run is unknown. ``dollars_per_second``: the median price
     of its runs, ``None`` where unknown.
@@ -57,17 +57,18 @@ def times_to_threshold(
         curves = [_curves(final, series) for final in own]
         level = threshold if threshold is not None else _usual(own, curves)
         for final, several in zip(own, curves, strict=True):
-            frames = first_reached(several, level)
+            frames = first_reached(several, level, lower=final.terms.lower)
             if frames is not None:
-                price = _price(final.group, prices)
-                times.append(TimeToThreshold(final.group, level, frames, _seconds(several, level), price))
+                price, seconds = _price(final.group, prices), _seconds(several, level, final.terms.lower)
+                times.append(TimeToThreshold(final.group, level, frames, seconds, price))
     return times
 
 
-def _seconds(curves: Sequence[Series], threshold: float) -> FramesToThreshold | None:
+def _seconds(curves: Sequence[Series], threshold: float, lower: bool) -> FramesToThreshold | None:
     if not all(np.isfinite(curve.seconds).all() for curve in curves):
         return None
-    return first_reached([replace(curve, frames=curve.seconds) for curve in curves], threshold)
+    by_time = [replace(curve, frames=curve.seconds) for curve in curves]
+    return first_reached(by_time, threshold, lower=lower)
 
 
 def _curves(final: Final, series: SeriesByRun) -> list[Series]:
@@ -79,8 +80,9 @@ def _curves(final: Final, series: SeriesByRun) -> list[Series]:
 def _usual(own: Sequence[Final], curves: Sequence[Sequence[Series]]) -> float:
     """Return the usual threshold of a task, with three digits."""
     first = middle([float(curve.values[0]) for several in curves for curve in several]) or 0.0
-    best = max(final.estimate.value for final in own if final.estimate is not None)
-    return float(f"{first + USUAL_PART * (best - first):.3g}")
+    best = max(own, key=lambda final: final.merit).estimate
+    assert best is not None
+    return float(f"{first + USUAL_PART * (best.value - first):.3g}")
 
 
 def _price(group: SeedGroup, prices: Prices) -> float | None:

@@ -32,6 +32,16 @@ Final = Annotated[
         "area (under the curve).",
     ),
 ]
+Metric = Annotated[
+    str | None,
+    typer.Option(
+        "--metric",
+        "--return",
+        metavar="NAME[:min|:max]",
+        help="Any recorded metric in the place of the return: to draw, compare and rank by; with :min lower "
+        "values are better.",
+    ),
+]
 SweepName = Annotated[str, typer.Argument(metavar="SWEEP")]
 Sweeps = Annotated[list[str] | None, typer.Argument(metavar="SWEEP", help="All sweeps if left away.")]
 Others = Annotated[

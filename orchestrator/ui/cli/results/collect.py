@@ -10,6 +10,7 @@ from orchestrator.ui.cli.common import (
     RESULTS,
     Final,
     Json,
+    Metric,
     Others,
     Results,
     Sweeps,
@@ -39,6 +40,7 @@ def collect(
     ] = False,
     others: Others = None,
     final: Final = FINAL,
+    metric: Metric = None,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
@@ -55,11 +57,13 @@ def collect(
       orchestrate collect speed
       orchestrate collect --verify
       orchestrate collect speed --with their_runs
+      orchestrate collect speed --return charts/episodic_return
     """
     from orchestrator.ui.terminal.working import working
 
     with working("reading results"):
         from orchestrator.analysis import marl_eval_export
+        from orchestrator.analysis.chosen_metric import ChosenMetric
         from orchestrator.analysis.collect import collect as read
         from orchestrator.analysis.collect import read_others, write
         from orchestrator.analysis.compare import table, target_comparisons
@@ -73,12 +77,14 @@ def collect(
         from orchestrator.control.fleet import present
         from orchestrator.planning.throughput.record import take_up
 
-        measure = FinalMeasure.parse(final)
+        measure, chosen = FinalMeasure.parse(final), ChosenMetric.parse(metric)
         sweep_dirs = required_sweeps(results, sweeps)
         foreign = read_others(others or [], sweep_dirs)
     for sweep_dir in sweep_dirs:
         with working(f"{sweep_dir.name}: reading runs"):
-            collected = measured_by(read([sweep_dir], present, checksums=verify, others=foreign), measure)
+            collected = measured_by(
+                read([sweep_dir], present, checksums=verify, others=foreign, chosen=chosen), measure
+            )
             write(collected, sweep_dir)
             exported = marl_eval_export.write(collected, sweep_dir)
             take_up(sweep_dir)

@@ -12,6 +12,7 @@ from orchestrator.ui.cli.common import (
     RESULTS,
     Final,
     Json,
+    Metric,
     Others,
     Results,
     print_json,
@@ -47,6 +48,7 @@ def compare(
     ] = None,
     others: Others = None,
     final: Final = FINAL,
+    metric: Metric = None,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
@@ -62,12 +64,14 @@ def compare(
       orchestrate compare speed --by threads
       orchestrate compare speed --by train_device --baseline cuda
       orchestrate compare old new --by sweep
+      orchestrate compare speed --by algorithm --metric loss:min
       orchestrate compare speed --with their_runs --by sweep
     """
     from orchestrator.core.progress import report_step
     from orchestrator.ui.terminal.working import working
 
     with working("reading results"):
+        from orchestrator.analysis.chosen_metric import ChosenMetric
         from orchestrator.analysis.collect import collect, read_others
         from orchestrator.analysis.compare import compare_by, prices, table
         from orchestrator.analysis.report.comparison import write_comparison
@@ -75,12 +79,12 @@ def compare(
         from orchestrator.control.fleet import present
         from orchestrator.rundir.sweep import comparison_dir
 
-        measure = FinalMeasure.parse(final)
+        measure, chosen = FinalMeasure.parse(final), ChosenMetric.parse(metric)
         sweep_dirs = required_sweeps(results, sweeps)
         if by is None:
             raise _without_key(sweep_dirs)
         collected = measured_by(
-            collect(sweep_dirs, present, others=read_others(others or [], sweep_dirs)), measure
+            collect(sweep_dirs, present, others=read_others(others or [], sweep_dirs), chosen=chosen), measure
         )
         compared = compare_by(collected, by, baseline=baseline, prices=prices(sweep_dirs))
         # A comparison of several sweeps belongs to none of their folders.

@@ -10,6 +10,7 @@ from orchestrator.ui.cli.common import (
     RESULTS,
     Final,
     Json,
+    Metric,
     Others,
     Results,
     Sweeps,
@@ -33,6 +34,7 @@ def report(
     ] = None,
     others: Others = None,
     final: Final = FINAL,
+    metric: Metric = None,
     threshold: Annotated[
         float | None,
         typer.Option(
@@ -53,24 +55,26 @@ def report(
       orchestrate report speed multiwalker --output comparison
       orchestrate report speed --with their_runs
       orchestrate report speed --final last
+      orchestrate report speed --metric loss:min
     """
     from dataclasses import replace
     from datetime import datetime
 
+    from orchestrator.analysis.chosen_metric import ChosenMetric
     from orchestrator.analysis.collect import collect, read_others
     from orchestrator.analysis.report import write_report
     from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
     from orchestrator.control.fleet import present
     from orchestrator.ui.terminal.working import working
 
-    measure = FinalMeasure.parse(final)
+    measure, chosen = FinalMeasure.parse(final), ChosenMetric.parse(metric)
     sweep_dirs = required_sweeps(results, sweeps)
     # A report of several sweeps belongs to none of their folders.
     folder = output or (sweep_dirs[0].report if len(sweep_dirs) == 1 else results / "report")
     generated = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     with working("reading results"):
         collected = measured_by(
-            collect(sweep_dirs, present, others=read_others(others or [], sweep_dirs)), measure
+            collect(sweep_dirs, present, others=read_others(others or [], sweep_dirs), chosen=chosen), measure
         )
     print_warnings(collected.problems[:_NAMED])
     if (more := len(collected.problems) - _NAMED) > 0:

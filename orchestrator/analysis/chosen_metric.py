@@ -1,0 +1,47 @@
+"""Choose any recorded metric in the place of the return: to draw, compare and rank runs by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.rundir import Row
+
+_LOWER, _HIGHER = ":min", ":max"
+_MOST_NAMED = 12
+
+
+@dataclass(frozen=True)
+class ChosenMetric:
+    """A metric by its ``name``; ``lower``: whether lower values are better."""
+
+    name: str
+    lower: bool = False
+
+    @classmethod
+    def parse(cls, text: str | None) -> ChosenMetric | None:
+        """Read ``NAME``, ``NAME:min`` or ``NAME:max``."""
+        if text is None:
+            return None
+        name = text.removesuffix(_LOWER).removesuffix(_HIGHER)
+        if not name:
+            raise OrchestrateError(
+                f"--metric: found {text!r}, expected NAME, NAME:min or NAME:max",
+                hint="for example --metric loss:min, where lower is better",
+            )
+        return cls(name, text.endswith(_LOWER))
+
+    def require(self, histories: Iterable[Iterable[Row]]) -> None:
+        """Raise :class:`OrchestrateError` if runs recorded metrics, and none this one."""
+        names = {name for history in histories for row in history for name in row.metrics}
+        if not names or self.name in names:
+            return
+        near = get_close_matches(self.name, names, 1)
+        shown = ", ".join(sorted(names)[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
+        hint = f"did you mean {near[0]}?" if near else "write one of these names"
+        raise OrchestrateError(f"--metric: no run recorded {self.name!r}; found {shown}", hint=hint)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({'lower' if self.lower else 'higher'} is better)"
