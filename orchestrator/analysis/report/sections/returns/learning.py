@@ -99,7 +99,8 @@ def _limits(panel: Sequence[Curve]) -> tuple[float, float] | None:
 
 def _return_name(metric: str) -> str:
     kind = kind_of_return(metric)
-    return plotting.wrapped(metric, 60) if kind == metric else f"episode return ({kind})"
+    is_return = kind != metric and ("return" in metric or "reward" in metric)
+    return f"episode return ({kind})" if is_return else plotting.wrapped(metric, 60)
 
 
 def _learning_caption(part: Sequence[tuple[Curve, str]]) -> str:

@@ -1,0 +1,84 @@
+"""Any recorded metric in the place of the return, through the commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.synthetic import EVAL, create_sweep, finish, matrix_runs
+from orchestrator.analysis.chosen_metric import ChosenMetric
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.rundir import Row, SweepDir
+from orchestrator.ui.cli import app
+
+SEEDS = 6
+# The loss in the end, by algorithm: the lower one belongs to the lower return.
+LOSSES = {"iql": 0.25, "mappo": 0.75}
+
+
+@pytest.fixture
+def sweep(results: Path) -> SweepDir:
+    runs = matrix_runs({"algorithm": list(LOSSES), "seed": range(SEEDS)})
+    sweep = create_sweep(results, "speed", runs)
+    for run in runs:
+        level = LOSSES[str(run.overrides["algorithm"])]
+        rows = [
+            Row(at, (at + 1) * 1000, float(at), {EVAL: level, "eval/loss": level + 9 - at + run.seed / 100})
+            for at in range(10)
+        ]
+        finish(sweep.run(run.run_id), run, rows)
+    return sweep
+
+
+def said(sweep: SweepDir, *command: str) -> str:
+    result = CliRunner().invoke(app, [*command, "--results", str(sweep.path.parent)])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize(("order", "leader", "behind"), [("min", "iql", "mappo"), ("max", "mappo", "iql")])
+def test_the_verdict_follows_the_order_and_the_values_stay(
+    sweep: SweepDir, order: str, leader: str, behind: str
+) -> None:
+    told = json.loads(
+        said(sweep, "collect", "speed", "--json", "--final", "last", "--metric", f"eval/loss:{order}")
+    )
+    [answer] = told["answers"]
+    assert (answer["leaders"], answer["behind"]) == ([leader], [behind])
+    word = "lower" if order == "min" else "higher"
+    assert told["final"].endswith(f", of eval/loss ({word} is better)")
+    found = pl.read_parquet(sweep.table_parquet).sort("algorithm", "seed")
+    assert found["final_return"].to_list() == pytest.approx(
+        [LOSSES[name] + seed / 100 for name in ("iql", "mappo") for seed in range(SEEDS)]
+    )
+    assert found["return_metric"].unique().to_list() == ["eval/loss"]
+    assert found["best_return"][0] == pytest.approx(0.25 if order == "min" else 9.25)
+
+
+def test_report_and_compare_draw_and_name_the_metric(sweep: SweepDir) -> None:
+    said(sweep, "report", "speed", "--metric", "eval/loss:min")
+    page = (sweep.report / "index.html").read_text()
+    assert "eval/loss" in page
+    assert "iql leads, by more than luck" in page
+    told = said(sweep, "compare", "speed", "--by", "algorithm", "--return", "eval/loss:min")
+    assert "final returns with mappo are higher in 1 of 1 combinations" in told
+    assert "of eval/loss (lower is better)" in told
+
+
+def test_a_metric_that_no_run_recorded_is_named_with_those_that_are_there(sweep: SweepDir) -> None:
+    command = ["collect", "speed", "--metric", "eval/los", "--results", str(sweep.path.parent)]
+    result = CliRunner().invoke(app, command)
+    assert isinstance(result.exception, OrchestrateError)
+    assert "no run recorded 'eval/los'; found eval/loss" in str(result.exception)
+    assert result.exception.hint == "did you mean eval/loss?"
+
+
+def test_a_name_may_hold_colons() -> None:
+    assert ChosenMetric.parse("a:b") == ChosenMetric("a:b")
+    assert ChosenMetric.parse("a:min:min") == ChosenMetric("a:min", lower=True)
+    with pytest.raises(OrchestrateError, match="expected NAME"):
+        ChosenMetric.parse(":min")
