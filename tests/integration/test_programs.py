@@ -505,6 +505,19 @@ def test_estimate_warns_of_a_program_that_is_not_there(repository: Project) -> N
     assert "warning: grid.yaml:3:8: `command`: found no file 'missing.py'" in said
 
 
+def test_a_program_in_which_no_source_of_metrics_can_be_seen_is_a_warning(repository: Project) -> None:
+    def said(section: str = "") -> str:
+        text = f"name: mine\ntrainer: command\nbase: {{command: [{sys.executable}, train.py]}}\n"
+        repository.write("grid.yaml", text + section)
+        return repository.run("check", "grid.yaml")
+
+    repository.write("train.py", "print('reward', 1)\n")
+    assert "no source of metrics can be seen in the program's files" in said()
+    assert "all good" in said("metrics: {from: logs/mine.csv}\n")
+    repository.write("train.py", "from torch.utils.tensorboard import SummaryWriter\n")
+    assert "all good" in said()
+
+
 def test_a_key_that_the_program_has_no_way_to_know_is_a_warning(repository: Project) -> None:
     """Not one that it may read from its run's description."""
 
@@ -523,7 +536,7 @@ def test_a_key_that_the_program_has_no_way_to_know_is_a_warning(repository: Proj
     assert "all good" in said("train.py, '{width}', '{lr}'")
     assert "all good" in said("-m, json")  # which is none of the project's
     assert "all good" in said("-c, 'import os; os.environ[\"ORCHESTRATE_RUN\"]'")
-    repository.write("train.py", "import os\nos.environ['ORCHESTRATE_RUN']\n")
+    repository.write("train.py", "import csv, os\nos.environ['ORCHESTRATE_RUN']\n")
     assert "all good" in said("train.py")
     repository.write("train.py", TRAIN)
     (repository.folder / ".git" / "index").write_bytes(b"DIRCnonsense" * 10)

@@ -14,7 +14,14 @@ from pathlib import Path
 
 from jobs.check import ELSEWHERE, SEEDS, Problem
 from jobs.trainers.command.argparse_options import misread, option_of, placeholder_for
-from jobs.trainers.command.training import DESCRIPTION, SEED, command_line, patterns_of, require_program
+from jobs.trainers.command.training import (
+    DESCRIPTION,
+    METRICS,
+    SEED,
+    command_line,
+    patterns_of,
+    require_program,
+)
 from jobs.training.config_errors import RefusedKeyError
 from jobs.training.context import BadConfigError
 from jobs.training.time_budget import minutes_of
@@ -26,6 +33,11 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run
 
 _LONGEST_LINE = 4096
+# Words in a program by which a source of metrics can be seen.
+_METRIC_WORDS = (
+    *(METRICS, "orchestrate_run", "tensorboard", "TensorBoard", "SummaryWriter", "tfevents", "tf.summary"),
+    *("wandb", "WandB", "stable_baselines3", "Monitor", "csv", "CSV", "jsonl", "ndjson", "json.dump"),
+)
 _SEED_ARGUMENT = '"{seed}" as an argument'
 
 
@@ -53,7 +65,7 @@ def check(runs: Sequence[Run]) -> list[Problem]:
         except OrchestrateError as error:
             problems.setdefault(str(error), Problem(run.run_id, CODE_KEY, str(error), error.hint))
     misread_ones = () if problems else _misread_arguments(runs)
-    return [*problems.values(), *_unused_keys(runs), *misread_ones]
+    return [*problems.values(), *_unused_keys(runs), *misread_ones, *_without_metrics(runs)]
 
 
 def _misread_arguments(runs: Sequence[Run]) -> Iterator[Problem]:
@@ -66,6 +78,24 @@ def _misread_arguments(runs: Sequence[Run]) -> Iterator[Problem]:
                     seen.add(fault.text)
                     message = f"`command` gives the program {fault.text}"
                     yield Problem(run.run_id, COMMAND_KEY, message, fault.hint, blocks=False)
+
+
+def _without_metrics(runs: Sequence[Run]) -> Iterator[Problem]:
+    """Warn of the first program in which no source of metrics can be seen."""
+    commands = {
+        json.dumps(run.overrides.get(COMMAND_KEY)): run for run in runs if not run.metrics.get("from")
+    }
+    for run in commands.values():
+        if _names(run, *_METRIC_WORDS) is False:
+            yield Problem(
+                run.run_id,
+                COMMAND_KEY,
+                "no source of metrics can be seen in the program's files: its runs would end without metrics",
+                f"log to TensorBoard, W&B, CSV or JSON lines, append to the file that {METRICS} names, or "
+                "name a file that the program writes: `metrics: {from: logs/progress.csv}`",
+                blocks=False,
+            )
+            return
 
 
 def _unused_keys(runs: Sequence[Run]) -> Iterator[Problem]:

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.config.yaml_files.nodes import Entries, Items, Node, Scalar, YamlFile, did_you_mean, shown
-from orchestrator.core.metric_files.names import FORMATS
+from orchestrator.core.metric_files.names import FORMATS, format_of
 
 _METRICS = ("from", "frames", "return")
 # As jobs.training.records.loggers has them; csv is the metrics file that every run has.
@@ -65,12 +65,10 @@ def read_metrics(node: Node | None, spec: TrainerSpec, source: YamlFile) -> dict
 
 
 def _require_source(value: str, node: Node, source: YamlFile) -> None:
-    """Refuse a source that is neither a format nor a file inside of the working folder."""
+    """Refuse a source that is neither a format nor a file of one in the working folder."""
     path = PurePosixPath(value)
-    if value in FORMATS or (
-        (path.suffix or "/" in value) and not path.is_absolute() and ".." not in path.parts
-    ):
+    if value in FORMATS or (format_of(path) and not path.is_absolute() and ".." not in path.parts):
         return
-    expected = f"one of {', '.join(FORMATS)}, or a file in the run's working folder"
+    expected = f"one of {', '.join(FORMATS)}, or a file of such a format in the run's working folder"
     near = did_you_mean(value, FORMATS, otherwise="such as from: csv, or from: logs/progress.csv")
     raise source.unexpected("metrics.from", node, expected, near)

@@ -19,6 +19,7 @@ from orchestrator.core.metric_files.names import (
     FoundRow,
     Names,
     RowMaker,
+    format_of,
 )
 from orchestrator.core.metric_files.points import GrowingFile, Parser, Point
 from orchestrator.core.metric_files.tables import CsvFile, JsonLines
@@ -32,20 +33,6 @@ _PARSERS: Mapping[str, Callable[[], Parser]] = {
 }
 _NEVER = {"__pycache__", "node_modules", "site-packages"}
 _DEEPEST, _MOST_FILES, _MOST_SOURCES = 8, 20_000, 50
-
-
-def format_of(path: Path) -> str:
-    """Return the format of a file by its name, empty if it is none of metrics."""
-    name = path.name.lower()
-    if WANDB in path.parts[:-1]:
-        return WANDB if name.endswith(".wandb") else ""
-    if ".tfevents." in name:
-        return TENSORBOARD
-    if name.endswith((".jsonl", ".ndjson")) or name == "progress.json":
-        return JSONL
-    if name.endswith(".csv"):
-        return MONITOR if name.endswith("monitor.csv") else CSV
-    return WANDB if name.endswith(".wandb") else ""
 
 
 def metric_files(folder: Path) -> dict[Path, tuple[int, int]]:
@@ -169,7 +156,7 @@ class MetricFolder:
         wanted = self._declared.get("from", "")
         if not wanted or wanted in FORMATS:
             return format_of(path) == (wanted or format_of(path))
-        return fnmatch.fnmatch(path.as_posix(), wanted) or path.is_relative_to(wanted)
+        return fnmatch.fnmatch(path.as_posix(), wanted)
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Final
 
 from orchestrator.core.metric_files.points import Point
@@ -28,6 +29,20 @@ _RETURNS = (
     *("mean_reward", "reward", "returns", "train/return", "train/reward", "r"),
 )
 _BEYOND = float(1 << 63)
+
+
+def format_of(path: PurePath) -> str:
+    """Return the format of a file by its name, empty if it is none of metrics."""
+    name = path.name.lower()
+    if WANDB in path.parts[:-1]:
+        return WANDB if name.endswith(".wandb") else ""
+    if ".tfevents." in name:
+        return TENSORBOARD
+    if name.endswith((".jsonl", ".ndjson")) or name == "progress.json":
+        return JSONL
+    if name.endswith(".csv"):
+        return MONITOR if name.endswith("monitor.csv") else CSV
+    return WANDB if name.endswith(".wandb") else ""
 
 
 @dataclass(frozen=True)
