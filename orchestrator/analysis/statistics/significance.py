@@ -51,7 +51,7 @@ def wins(mine: Floats, theirs: Floats) -> Floats:
     return won
 
 
-def chances_to_win(several: Sequence[Sequence[float]]) -> list[float]:
+def chances_to_win(several: Sequence[Sequence[float] | Floats]) -> list[float]:
     """Return for each of two samples or more the mean chance that one of it exceeds one of another sample.
 
     A tie counts half, and every other sample weighs the same. One sort for any number of samples.

@@ -106,7 +106,7 @@ def _scalar(value: dict[int, int | bytes]) -> float | None:
 
 
 def _history(data: bytes) -> Point | None:
-    values = {}
+    values: dict[str, float] = {}
     for item in _all(data, _ITEM):
         names, text = [], b"null"
         for number, value in _fields(item):
