@@ -17,6 +17,7 @@ from jobs.training.plain_data import read_plain_data, write_plain_data
 from jobs.training.processes.life import Life
 from jobs.training.processes.ranks import Ranks
 from jobs.training.processes.run_memory import RunMemory
+from orchestrator.config.program.identity import ProgramFiles
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import PluginSource, Run
 from orchestrator.planning.throughput.measure import Window, rate
@@ -69,8 +70,8 @@ class Outcome:
 
     ``exactness``: one of ``EXACTNESS``; "exact" only where it can be proved. ``config`` is the composed
     configuration, JSON values only. ``files`` of the attempt go into the manifest, each with whether the
-    result is void without it. ``evaluation``: how training evaluates, if it does. Raises ``ValueError`` for
-    another exactness.
+    result is void without it. ``evaluation``: how training evaluates, if it does. ``code``: keys of the
+    result on the run's code, in place of those of its start. Raises ``ValueError`` for another exactness.
     """
 
     frames: int
@@ -79,6 +80,7 @@ class Outcome:
     config: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[tuple[Path, bool], ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+    code: Mapping[str, Any] = field(default_factory=dict)
     evaluation: UsualEvaluation | None = None
 
     def __post_init__(self) -> None:
@@ -100,7 +102,8 @@ class RunContext:
     ``kept``: the checkpoints of :meth:`load`, :meth:`save` and :meth:`adopt`, oldest first; the last one is
     part of the result. ``stop_signal``: the name of the stop signal, empty before one came. ``memory``: that
     of the run's processes; ``life``: their signs of life. ``ranks``: those on the other nodes, which the
-    trainer starts. ``plugins``: those of the sweep, which are loaded. ``total``: the frames at the end of the
+    trainer starts. ``plugins``: those of the sweep, which are loaded. ``program``: the files of the program
+    that the trainer starts, as they were at the run's start. ``total``: the frames at the end of the
     run as it declared them; a run that ends before is not done.
     """
 
@@ -121,6 +124,7 @@ class RunContext:
         self._stop_deadline: float | None = None
         self.memory, self.life, self.ranks = RunMemory(), Life(), Ranks()
         self.plugins: tuple[PluginSource, ...] = ()
+        self.program: ProgramFiles | None = None
         self.stop_signal = ""
         self._iteration_began = self._logged = time.monotonic()
         self._iteration_seconds: float | None = None

@@ -29,6 +29,7 @@ from orchestrator.core.types import RunState
 from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended
 from orchestrator.rundir.files.atomic import write_atomic
 from orchestrator.rundir.files.kinds import MALFORMED
+from orchestrator.status.ledger import accepted_changes
 from orchestrator.status.run_times import AttemptTime, attempt_times
 from orchestrator.status.survey import Survey
 
@@ -104,7 +105,7 @@ def collect(
     notes: list[str] = []
     for sweep in sweep_dirs:
         seen = survey(sweep) if survey else Survey([], {}, frozenset())
-        notes += [f"{sweep.name}: {note}" for note in seen.notes]
+        notes += [f"{sweep.name}: {note}" for note in (*seen.notes, *accepted_changes(seen.ledger))]
         damaged += [f"{sweep.name}: {line}" for line in seen.damaged]
         index = _index(sweep, problems)
         reader = _Reader(sweep, seen, attempt_times(sweep.read_journals()), checksums)

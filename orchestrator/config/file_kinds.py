@@ -51,6 +51,19 @@ def counts(name: str, *, listed: bool, ours: bool = False) -> bool:
     return not any(folder in _FOLDERS_LEFT_OUT or folder.startswith(".") for folder in folders)
 
 
+def counts_if_opened(name: str, *, listed: bool) -> bool:
+    """Return whether a file counts for a program that opened it; ``listed`` as for :func:`counts`.
+
+    Data counts only if git lists it: programs write it, too.
+    """
+    *folders, last = name.split("/")
+    if last.endswith(".py"):
+        return listed or not any(folder.startswith(".") for folder in folders)
+    if listed:
+        return _FILES_LEFT_OUT.fullmatch(last) is None
+    return counts(name, listed=True)
+
+
 def is_own_package(names: Collection[str]) -> bool:
     """Return whether these files are this program's own checkout."""
     return set(_MARKS) <= set(names)

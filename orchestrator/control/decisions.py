@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import signal
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from orchestrator.backends.registry import AllBackends
 from orchestrator.control.poll import idle_jobs, poll_sweep, settle_submissions
+from orchestrator.control.staleness import Staleness
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow, SweepDir
 from orchestrator.rundir.copies.parcel import condemn, unpacked
 from orchestrator.rundir.copies.synced import require_own
-from orchestrator.rundir.records.ledger_entries import CancelEntry, RetryEntry
+from orchestrator.rundir.records.ledger_entries import AcceptEntry, CancelEntry, RetryEntry
 from orchestrator.status.disk_check import correct, inspect
 from orchestrator.status.ledger import job_ids
 from orchestrator.status.survey import Survey
@@ -117,6 +120,41 @@ def retry_runs(
                     run.begin_anew()
             sweep_dir.add_to_ledger(RetryEntry(runs=runs))
     return concerned
+
+
+def accept_changes(sweep_dir: SweepDir, run_ids: Collection[str]) -> AcceptEntry | None:
+    """Record that the code changed since these runs does not change their results; ``None`` if none is stale.
+
+    A later change makes them stale again. Raises :class:`OrchestrateError` if the changes are unknown.
+    """
+    require_own(sweep_dir)
+    with sweep_dir.lock():
+        seen, today = poll_sweep(sweep_dir), Staleness(sweep_dir)
+        if today.unknown is not None:
+            why = today.unknown or "the code of today is not here"
+            raise OrchestrateError(f"{sweep_dir.name}: which runs are stale is unknown: {why}")
+        statuses = {
+            row.run_id: (row, seen.statuses[row.run_id]) for row in seen.rows if row.run_id in run_ids
+        }
+        stale = {
+            run_id: found
+            for run_id, (row, status) in statuses.items()
+            if status.state is RunState.DONE and (found := today.differences(row, status))
+        }
+        if not stale:
+            return None
+        changes = sorted({one.change for found in stale.values() for one in found}, key=str)
+        entry = AcceptEntry(run_ids=frozenset(stale), changes=tuple(changes), by=user_name())
+        sweep_dir.add_to_ledger(entry)
+    return entry
+
+
+def user_name() -> str:
+    """Return the user's name on this machine, or the number of a user without one."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def _newest_attempt(sweep_dir: SweepDir, run_id: str) -> int:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.config.code.identity import code_id
-from orchestrator.config.file_kinds import is_source
 from orchestrator.config.program.identity import ProgramFiles, ProjectFiles, project_files
 from orchestrator.config.trainers import TrainerSpec, get_trainer, is_installed
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
@@ -18,10 +17,10 @@ from orchestrator.core.formatting import printable
 from orchestrator.core.types import RunState, array_of
 from orchestrator.rundir import CodeDir, IndexRow, SweepDir
 from orchestrator.rundir.copy_origin import read_copy
-from orchestrator.rundir.records.ledger_entries import jobs_of, submissions
+from orchestrator.rundir.records.ledger_entries import AcceptEntry, Change, jobs_of, submissions
 from orchestrator.status.ledger import submitted_plugins
 from orchestrator.status.ownership import share
-from orchestrator.status.survey import RunStatus, Survey, mark_stale
+from orchestrator.status.survey import RunStatus, Survey
 
 _MOST_NAMED = 3
 # A name that YAML reads as it stands, in a list too.
@@ -35,17 +34,16 @@ def with_stale(seen: Survey, sweep_dir: SweepDir) -> Survey:
     Without the trainer's packages, as on a laptop that only looks, there is no code of today. A copy shows
     what was done elsewhere. There a note says if different code trained the runs.
     """
-    if read_copy(sweep_dir.path) is not None:
-        return _with_codes_noted(seen)
-    spec = _trainer_of(sweep_dir)
-    if spec is None or not is_installed(spec):
-        return _with_codes_noted(seen)
-    if not spec.runs_program:
-        return mark_stale(seen, code_id(spec))
     try:
-        return _with_stale_programs(seen, sweep_dir)
+        today = Staleness(sweep_dir)
+        if today.unknown == "":
+            return _with_codes_noted(seen)
+        if today.unknown is None:
+            return _marked(seen, today)
+        why = today.unknown
     except OrchestrateError as error:
-        return replace(seen, notes=(*seen.notes, f"{_UNKNOWN}: {error}"))
+        why = str(error)
+    return replace(seen, notes=(*seen.notes, f"{_UNKNOWN}: {why}"))
 
 
 def _with_codes_noted(seen: Survey) -> Survey:
@@ -68,49 +66,129 @@ def _trainer_of(sweep_dir: SweepDir) -> TrainerSpec | None:
     return None
 
 
-def _with_stale_programs(seen: Survey, sweep_dir: SweepDir) -> Survey:
-    """Hold the program of each finished run against the one that would be submitted today."""
-    today = _todays_files(sweep_dir)
-    if today is None:
-        return seen
-    if today.unknown is not None:
-        return replace(seen, notes=(*seen.notes, f"{_UNKNOWN}: {today.unknown}"))
-    kept = _Kept(sweep_dir)
+@dataclass(frozen=True)
+class Difference:
+    """A file with its hash in the run's program and in today's, ``None`` where absent.
+
+    Without a name: the ids of the whole code.
+    """
+
+    name: str
+    was: str | None
+    now: str | None
+
+    @property
+    def change(self) -> Change:
+        """The difference as a ledger entry accepts it."""
+        return self.name, self.was, self.now
+
+
+class Staleness:
+    """The finished runs of a sweep against the code that would train them today.
+
+    ``today``: the project's files, of a trainer that runs programs. ``unknown``: the reason for which nothing
+    can be compared, empty if nobody needs to know it; ``None`` if runs can be compared.
+    """
+
+    def __init__(self, sweep_dir: SweepDir) -> None:
+        self.today: ProjectFiles | None = None
+        self.unknown: str | None = None
+        self._trainer: str | None = None
+        self._kept = _Kept(sweep_dir)
+        self._found: dict[object, tuple[Difference, ...]] = {}
+        ledger = sweep_dir.read_ledger()
+        self._accepted = [entry for entry in ledger if isinstance(entry, AcceptEntry)]
+        spec = _trainer_of(sweep_dir)
+        if read_copy(sweep_dir.path) is not None or spec is None or not is_installed(spec):
+            self.unknown = ""
+        elif not spec.runs_program:
+            self._trainer = code_id(spec)
+        elif (files := _todays_files(sweep_dir)) is None:
+            self.unknown = ""
+        else:
+            self.today, self.unknown = files, files.unknown
+
+    def differences(self, row: IndexRow, status: RunStatus) -> tuple[Difference, ...]:
+        """Return what differs for a finished run, without what was accepted; empty if it is not stale."""
+        found = self.all_differences(row, status)
+        entries = [entry for entry in self._accepted if row.run_id in entry.run_ids] if found else []
+        accepted = {change for entry in entries for change in entry.changes}
+        left = tuple(one for one in found[1:] if one.change not in accepted)
+        if found and (found[0].change in accepted or (found[1:] and not left)):
+            return ()
+        return (*found[:1], *left)
+
+    def all_differences(self, row: IndexRow, status: RunStatus) -> tuple[Difference, ...]:
+        """Return what differs for a finished run: first the whole code, then the files if they are known."""
+        if status.code_id is None or self.unknown is not None:
+            return ()
+        if self.today is None:
+            whole = Difference("", status.code_id, self._trainer)
+            return () if status.code_id == self._trainer else (whole,)
+        record = self._kept.record(row, status)
+        now = self.today.program(row.point, record.opened)
+        if status.code_id == now.id:
+            return ()
+        key = (status.code_id, id(now), self._kept.folder(status))
+        if key not in self._found:
+            self._found[key] = self._compared(row, status, record, now)
+        return self._found[key]
+
+    def _compared(
+        self, row: IndexRow, status: RunStatus, record: _Record, now: ProgramFiles
+    ) -> tuple[Difference, ...]:
+        assert self.today is not None
+        whole = Difference("", status.code_id, now.id)
+        kept = self._kept.files(status)
+        was = None if kept is None else kept.program(row.point, record.opened)
+        if was is None and record.files is not None:
+            was = self.today.narrowed(record.files, row.point)
+        if was is None:
+            return (whole,)
+        # The grid may have come to say otherwise which files count: that holds for earlier runs, too.
+        names = was.differing(now)
+        if kept is not None:
+            names = [name for name in names if kept.syntax(name) != self.today.syntax(name)]
+        files = (Difference(name, was.files.get(name), now.files.get(name)) for name in names)
+        return (whole, *files) if names else ()
+
+    def kept(self, status: RunStatus) -> ProjectFiles | None:
+        """Return the files of the copy that the run's last attempt ran, if there is one."""
+        return self._kept.files(status)
+
+
+def _marked(seen: Survey, today: Staleness) -> Survey:
+    """Compare the code of each finished run with the one that would train it today."""
     statuses = dict(seen.statuses)
     for row in seen.rows:
         status = statuses[row.run_id]
-        if status.state is RunState.DONE and (why := _why_stale(row, status, today, kept)):
-            statuses[row.run_id] = replace(status, state=RunState.STALE, message=why)
+        if status.state is RunState.DONE and (found := today.differences(row, status)):
+            statuses[row.run_id] = replace(status, state=RunState.STALE, message=_why(found))
     return replace(seen, statuses=statuses)
 
 
-def _why_stale(row: IndexRow, status: RunStatus, today: ProjectFiles, kept: _Kept) -> str | None:
-    now = today.program(row.point)
-    if status.code_id in (None, now.id):
-        return None
-    was = kept.program(row, status)
-    if was is None and (listed := kept.listed(row, status)) is not None:
-        was = today.narrowed(listed, row.point)
-    if was is None:
-        return f"trained by other code ({status.code_id}, today's is {now.id})"
-    # The grid may have come to say otherwise which files count: that holds for what was trained before, too.
-    differing = was.differing(now)
-    return f"trained by other code: {_named(differing, was, now)}" if differing else None
+def _why(found: tuple[Difference, ...]) -> str:
+    files = [one for one in found if one.name]
+    if not files:
+        return f"trained by other code ({found[0].was}, today's is {found[0].now})"
+    return f"trained by other code: {_named(files)}"
 
 
-def _named(names: list[str], was: ProgramFiles, now: ProgramFiles) -> str:
-    def what(name: str) -> str:
-        if name not in now.files:
-            return f"{printable(name)} is gone"
-        return f"{printable(name)} {'changed' if name in was.files else 'is new'}"
-
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(map(what, names[:_MOST_NAMED])) + more + _way_out(names, was)
+def _named(found: Sequence[Difference]) -> str:
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    return ", ".join(map(said, found[:_MOST_NAMED])) + more + _way_out(found)
 
 
-def _way_out(names: list[str], was: ProgramFiles) -> str:
-    """What to do about files that programs write themselves: those that were not there, or are no sources."""
-    found = [name for name in names if name not in was.files or not is_source(name)]
+def said(one: Difference) -> str:
+    """Say in words how a file differs."""
+    if one.now is None:
+        return f"{printable(one.name)} is gone"
+    return f"{printable(one.name)} {'is new' if one.was is None else 'changed'}"
+
+
+def _way_out(differing: Sequence[Difference]) -> str:
+    """What to do about files that programs may write themselves: those that were not there."""
+    found = [one.name for one in differing if one.was is None]
     if not found:
         return ""
     entries = [f"-{name}" if _PLAIN.fullmatch(name) else json.dumps(f"-{name}") for name in found]
@@ -132,33 +210,49 @@ def _todays_files(sweep_dir: SweepDir) -> ProjectFiles | None:
     return None
 
 
+@dataclass(frozen=True)
+class _Record:
+    """A result's list of the program's files; ``opened``: their names, if tracing found them."""
+
+    files: ProgramFiles | None = None
+    opened: frozenset[str] | None = None
+
+
 class _Kept:
     """The programs in the copies that submissions kept, and those that results list the files of."""
 
     def __init__(self, sweep_dir: SweepDir) -> None:
         self._sweep_dir = sweep_dir
         self._results = sweep_dir.results.resolve()
-        self._listed: dict[str | None, ProgramFiles | None] = {}
+        self._records: dict[str | None, _Record] = {}
         self._folders: Mapping[str, Path] = {
             array_of(job.token): entry.code.cwd
             for entry, job in jobs_of(sweep_dir.read_ledger())
             if entry.code is not None
         }
 
-    def program(self, row: IndexRow, status: RunStatus) -> ProgramFiles | None:
-        """What would count for the run today of the copy that its last attempt ran, if there is one."""
-        folder = self._folders.get(array_of(status.token or ""))
+    def folder(self, status: RunStatus) -> Path | None:
+        return self._folders.get(array_of(status.token or ""))
+
+    def files(self, status: RunStatus) -> ProjectFiles | None:
+        """Return the files of the copy that the run's last attempt ran, if there is one."""
+        folder = self.folder(status)
         if folder is None or not folder.is_dir() or CodeDir.holding(folder / "here") is None:
             return None
-        return project_files(folder, [self._results]).program(row.point)
+        return project_files(folder, [self._results])
 
-    def listed(self, row: IndexRow, status: RunStatus) -> ProgramFiles | None:
-        """What trained the run, by its result, if that lists the files. Of one id all have the same."""
-        if status.code_id not in self._listed:
+    def record(self, row: IndexRow, status: RunStatus) -> _Record:
+        """Return the files that trained the run, by its result. All results of one code id list the same."""
+        if status.code_id not in self._records:
             try:
                 result = self._sweep_dir.run_to_read(row.run_id).result()
             except (DamagedFileError, OSError):
                 result = None
-            listed = ProgramFiles.from_json(result.fields.get("code_files") if result else None)
-            self._listed[status.code_id] = listed if listed and listed.id == status.code_id else None
-        return self._listed[status.code_id]
+            fields = result.fields if result else {}
+            files = ProgramFiles.from_json(fields.get("code_files"))
+            if files is None or files.id != status.code_id:
+                self._records[status.code_id] = _Record()
+            else:
+                traced = fields.get("code_traced") is True
+                self._records[status.code_id] = _Record(files, frozenset(files.files) if traced else None)
+        return self._records[status.code_id]

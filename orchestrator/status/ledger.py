@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
-from orchestrator.core.formatting import count
+from orchestrator.core.formatting import count, printable
 from orchestrator.core.types import PluginSource
 from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
 from orchestrator.rundir.records.ledger_entries import (
+    AcceptEntry,
     DamagedEntry,
     jobs_of,
     submissions,
@@ -47,3 +49,19 @@ def unreadable_files(ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog]) -
 def targets_of(ledger: Iterable[LedgerEntry]) -> dict[str, str]:
     """Return the target of each job, by token."""
     return {job.token: job.target for _, job in jobs_of(ledger)}
+
+
+def accepted_changes(ledger: Iterable[LedgerEntry]) -> list[str]:
+    """Return a line for each decision that changed code does not make runs stale."""
+    lines = []
+    for entry in ledger:
+        if isinstance(entry, AcceptEntry):
+            # A whole code without files is a trainer's.
+            names = sorted({printable(name) for name, *_ in entry.changes if name}) or ["the trainer's code"]
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            date = time.strftime("%Y-%m-%d", time.localtime(entry.time))
+            changes = f"{count(len(names), 'change')} accepted: {', '.join(names[:3])}{more}"
+            lines.append(
+                f"{changes}, for {count(len(entry.run_ids), 'run')}, by {printable(entry.by)} on {date}"
+            )
+    return lines

@@ -261,16 +261,6 @@ def retried(seen: Survey, retries: Iterable[AttemptsEntry]) -> Survey:
     return replace(seen, statuses=statuses)
 
 
-def mark_stale(seen: Survey, today: str) -> Survey:
-    """Mark runs that other code than today's (its id) finished as stale."""
-    statuses = dict(seen.statuses)
-    for run_id, status in statuses.items():
-        if status.state is RunState.DONE and status.code_id not in (None, today):
-            message = f"trained by other code ({status.code_id}, today's is {today})"
-            statuses[run_id] = replace(status, state=RunState.STALE, message=message)
-    return replace(seen, statuses=statuses)
-
-
 def _apply_queue(
     statuses: dict[str, RunStatus],
     ledger: Iterable[LedgerEntry],

@@ -113,7 +113,7 @@ def test_runs_of_an_edited_program_are_not_mixed_with_those_before(project: Proj
     assert "2/3 done  1 stale" in said
     assert "trained by other code: net.py changed\n" in said
     assert project.states() == {0: "stale", 1: "done", 2: "done"}
-    told = "1 run is stale, trained by other code: net.py changed; to train anew: orchestrate retry mine"
+    told = "1 run is stale, trained by other code: net.py changed; see orchestrate status mine --why "
     assert told in project.run("status")
     table = project.table()
     assert table["code_id"].n_unique() == 2
@@ -140,17 +140,49 @@ def test_the_end_of_a_sweep_names_the_metrics_of_a_program_without_a_return(tmp_
     assert "found reward\n" in said
 
 
+def test_only_what_a_program_uses_makes_its_runs_stale_and_a_change_can_be_accepted(
+    repository: Project,
+) -> None:
+    repository.write("net.py", "GAIN = float(open('gain.yaml').read()[6:])\n")
+    repository.write("gain.yaml", "gain: 1.0\n")
+    repository.sweep()
+    repository.write("plot.py", "")
+    repository.write("ruff.toml", "")
+    repository.write("net.py", "# a remark\nGAIN = float(open('gain.yaml').read()[6:])\n")
+    assert repository.states() == {0: "done"}
+    repository.write("gain.yaml", "gain: 2.0\n")
+    said = repository.sweep()
+    (run_id,) = SweepDir(repository.folder / "results", "mine").run_ids()
+    assert f"next: orchestrate status mine --why {run_id[:8]}" in said
+    said = repository.run("status", "mine", "--why", "seed=0")
+    assert "gain.yaml changed:" in said
+    assert "-gain: 1.0\n+gain: 2.0\n" in said
+    assert "net.py" not in said
+    assert "1 change accepted: gain.yaml, for 1 run, by " in repository.run("accept", "mine")
+    assert repository.states() == {0: "done"}
+    for command in (["status", "mine"], ["collect", "mine"], ["sweep", "--grid", "grid.yaml"]):
+        assert "1 change accepted: gain.yaml" in repository.run(*command)
+    assert "by accepted changes" in repository.run("status", "mine", "--why", run_id)
+    assert "nothing to accept" in repository.run("accept", "mine")
+    repository.write("gain.yaml", "gain: 3.0\n")
+    assert repository.states() == {0: "stale"}
+    repository.write("net.py", "GAIN = 1.0\n")
+    repository.run("retry", "mine")
+    repository.write("gain.yaml", "gain: 4.0\n")  # which it opens no longer
+    assert repository.states() == {0: "done"}
+
+
 def test_the_grid_says_what_counts_also_of_runs_that_are_done(repository: Project) -> None:
-    """Narrowed afterwards, a file that decides nothing makes them stale no more."""
+    """Named afterwards, a file that the program does not open decides."""
     repository.write("plots.py", "")
     repository.sweep()
     repository.write("plots.py", "edited = 1\n")
-    assert "trained by other code: plots.py changed" in repository.run("status", "mine")
-    repository.grid(2, more="  code: [net.py]\n")
+    assert repository.states() == {0: "done"}
+    repository.grid(2, more="  code: [plots.py]\n")
     repository.sweep()
-    assert repository.states() == {0: "done", 1: "done"}
+    assert repository.states() == {0: "stale", 1: "done"}
     repository.write("net.py", "GAIN = 2.0\n")
-    assert repository.states() == {0: "stale", 1: "stale"}
+    assert repository.states() == {0: "stale", 1: "done"}
 
 
 def test_a_run_is_held_against_the_program_that_its_command_names(repository: Project) -> None:
@@ -195,10 +227,23 @@ def test_settings_that_a_program_writes_beside_itself_are_named_and_left_out(tmp
     """Also of runs without a copy of their code, which were trained before the grid said so."""
     project = Project(tmp_path / "project", git=False)
     project.write("train.py", TRAIN + "open(f'params_{os.environ[\"ORCHESTRATE_SEED\"]}.yaml', 'w')\n")
+    project.sweep()
+    assert project.states() == {0: "done"}  # traced
+    project = Project(tmp_path / "shell", git=False)
+    project.write("run.sh", f"exec {sys.executable} train.py\n")
+    project.write("train.py", TRAIN + "open(f'params_{os.environ[\"ORCHESTRATE_SEED\"]}.yaml', 'w')\n")
+    grid = project.grid
+
+    def shell_grid(seeds: int, more: str = "") -> None:
+        grid(seeds, more)
+        text = (project.folder / "grid.yaml").read_text()
+        project.write("grid.yaml", text.replace(f"[{sys.executable}, train.py]", "[sh, run.sh]"))
+
+    shell_grid(1)
     said = project.sweep()
     hint = "if no result depends on it: code: [-params_0.yaml] in the grid's base"
     assert f"trained by other code: params_0.yaml is new; {hint}" in said
-    project.grid(2, more="  code: [-params_*.yaml]\n")
+    shell_grid(2, more="  code: [-params_*.yaml]\n")
     project.sweep()
     assert project.states() == {0: "done", 1: "done"}
     project.write("net.py", "GAIN = 2.0\n")
@@ -462,6 +507,36 @@ def test_the_hook_is_silent_where_it_fails(tmp_path: Path) -> None:
     done = subprocess.run(argv, cwd=tmp_path / "gone", env=env, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert (tmp_path / "imports").read_text().startswith("python 3.")
+
+
+def test_the_hook_notes_the_files_of_the_project_that_a_program_uses(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    for name in ("net.py", "a.yaml", "b.yaml", "c.yaml", "run.sh", "unused.py"):
+        (project / name).write_text("")
+    (tmp_path / "other.yaml").write_text("")
+    program = textwrap.dedent("""
+        import os, subprocess, sys
+        import net
+        open("a.yaml").close()
+        open("made.yaml", "w").close(); open("made.yaml").close()
+        open(os.path.join(os.pardir, "other.yaml")).close()
+        if not os.fork():
+            open(os.path.abspath("b.yaml")).close()
+            os._exit(0)
+        os.wait()
+        subprocess.run([sys.executable, "-c", "open('c.yaml')"])
+        subprocess.run("sh run.sh", shell=True)
+        os.kill(os.getpid(), 9)
+    """)
+    notes = tmp_path / "imports"
+    env = {**os.environ, "PYTHONPATH": str(HOOK.parent)}
+    env |= {"ORCHESTRATE_IMPORTS": str(notes), "ORCHESTRATE_PROJECT": str(project)}
+    (project / "train.py").write_text(program)
+    subprocess.run([warm.FRESH, "train.py"], cwd=project, env=env)
+    noted = [line.partition("\t")[2] for line in notes.read_text().splitlines() if line.startswith("file")]
+    names = [Path(path).relative_to(project).as_posix() for path in noted]
+    assert names == ["train.py", "net.py", "a.yaml", "b.yaml", "c.yaml", "run.sh"]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ from jobs.training.context import BadConfigError
 from jobs.training.time_budget import minutes_of
 from orchestrator.config.command_line.command import COMMAND_KEY, code_of, is_shell, module_of, program_file
 from orchestrator.config.command_line.placeholders import arguments, keys_asked_for
-from orchestrator.config.program.identity import CODE_KEY, project_files
+from orchestrator.config.program.identity import project_files
+from orchestrator.config.program.patterns import CODE_KEY
 from orchestrator.config.trainers.command import COMMAND
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run

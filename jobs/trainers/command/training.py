@@ -25,6 +25,7 @@ from typing import Any
 
 from jobs.trainers.command.declared import Declared, declared_in, imported_packages, raised
 from jobs.trainers.command.inbox import Inbox
+from jobs.trainers.command.traced import Trace
 from jobs.training.context import GRACE_SHARE, BadConfigError, InterruptedRun, Outcome, RunContext
 from jobs.training.processes.log_reason import FROM_OUTSIDE, UNKNOWN, FailureReason, reason_in
 from jobs.training.processes.process_tree import die_with_parent
@@ -38,7 +39,7 @@ from jobs.worker.runs.run_process import THREAD_VARIABLES
 from jobs.worker.signals import grace_seconds
 from orchestrator.config.command_line.command import COMMAND_KEY, command_meant, program_file
 from orchestrator.config.command_line.placeholders import arguments
-from orchestrator.config.program.identity import CODE_KEY, Patterns, project_files
+from orchestrator.config.program.patterns import CODE_KEY, Patterns
 from orchestrator.config.trainers.command import COMMAND
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.machine.package_files import PROGRAM_HOOK
@@ -95,6 +96,7 @@ def train(context: RunContext) -> Outcome:
     checkpoint = context.newest()
     inbox = Inbox(context, checkpoint, minutes, context.run_dir.path / "work")
     attempt, history = context.attempt, thinned(context.rows, _MOST_HISTORY)
+    trace = Trace(context, argv)
     where = Logging(context.run.loggers, os.environ.get("WANDB_PROJECT") or context.sweep)
     with logging_to(where, context, context.run.point, history) as inbox.sinks:
         if inbox.time.over and checkpoint is not None:
@@ -103,7 +105,7 @@ def train(context: RunContext) -> Outcome:
             attempt = context.run_dir.attempt(checkpoint.attempt)
             inbox.declared = declared_in(attempt.inbox_metrics)
         else:
-            _run(argv, inbox, context, checkpoint)
+            _run(argv, inbox, context, {**_variables(context, checkpoint), **trace.variables})
         inbox.log()
     rows = context.rows
     if inbox.time.over or (COMMAND.minutes in context.run.overrides and not COMMAND.minutes_key(context.run)):
@@ -114,9 +116,10 @@ def train(context: RunContext) -> Outcome:
         exactness=inbox.declared.exactness,
         config={**context.run.overrides, "command": argv},
         extra={
-            "versions": _versions(context, attempt.inbox_imports, inbox.declared),
+            "versions": _versions(attempt.inbox_imports, trace, inbox.declared),
             **_remarks(inbox, context),
         },
+        code=trace.result(),
     )
 
 
@@ -142,9 +145,8 @@ def _caught_error(inbox: Inbox, context: RunContext) -> dict[str, str]:
     return {"caught_error": reason.text, "remark": remark}
 
 
-def _run(argv: list[str], inbox: Inbox, context: RunContext, checkpoint: CheckpointFile | None) -> None:
+def _run(argv: list[str], inbox: Inbox, context: RunContext, variables: dict[str, str]) -> None:
     """Run the program until it is done. Raises the error that its exit code means."""
-    variables = _variables(context, checkpoint)
     context.ranks.start(argv, {**variables, **_DROPPED})
     inherited = {name: value for name, value in os.environ.items() if name != RESUME}
     program = _start(argv, {**inherited, **variables, **context.ranks.variables()})
@@ -297,14 +299,11 @@ def _raise_if_cause(error: RankError | None) -> None:
         raise error
 
 
-def _versions(context: RunContext, imports: Path, declared: Declared) -> dict[str, str]:
+def _versions(imports: Path, trace: Trace, declared: Declared) -> dict[str, str]:
     """Return versions: this program's, those of imported packages, those that the program declared."""
     ours = provenance.versions(COMMAND)
     ours.pop("python")  # the worker's, maybe not the program's
-    program = project_files(Path.cwd(), [context.run_dir.path.parents[2].resolve()], any_owner=True).program(
-        context.run.point
-    )
-    return {**ours, **imported_packages(imports, program), **declared.versions}
+    return {**ours, **imported_packages(imports, trace.program()[0]), **declared.versions}
 
 
 def _judge(left: _Exit, context: RunContext, inbox: Inbox) -> None:

@@ -17,7 +17,7 @@ from orchestrator import __version__
 from orchestrator.config.code.identity import code_id
 from orchestrator.config.code.worktree import NoWorkTree, head_of
 from orchestrator.config.file_kinds import is_source
-from orchestrator.config.program.identity import project_files
+from orchestrator.config.program.identity import ProgramFiles, project_files
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.machine import hardware
@@ -77,12 +77,14 @@ ON_INSTANCE = "ORCHESTRATE_ON_INSTANCE"
 class Code:
     """The code that trains a run: its id, or why that is ``unknown``.
 
-    ``files``: the hash of each file by name, where no snapshot holds the files for a later look.
+    ``files``: the hash of each file by name, where no snapshot holds the files for a later look. ``program``:
+    the files of the program that the trainer starts.
     """
 
     id: str | None
     unknown: str | None = None
     files: Mapping[str, str] | None = None
+    program: ProgramFiles | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the keys of a result."""
@@ -106,7 +108,7 @@ def code_of(spec: TrainerSpec, run: Run, results: Path) -> Code:
         program = project_files(Path.cwd(), [results.resolve()], any_owner=True).program(run.point)
     except OrchestrateError as error:
         return Code(None, str(error))  # a key that cannot be used, which the trainer refuses
-    return Code(program.id, program.unknown, None if is_copy else program.to_json())
+    return Code(program.id, program.unknown, None if is_copy else program.to_json(), program)
 
 
 @cache

@@ -142,6 +142,7 @@ def _run(launch: Launch) -> int:
     context = RunContext(launch.sweep.name, run, run_dir, attempt, lease, launch.relay)
     context.memory, context.life = launch.memory, launch.life
     context.ranks, context.plugins = Ranks(launch.members), spec.plugins
+    context.program = launch.code.program
     context.keep_lease()  # before the stop signals are unblocked: its thread never gets one
     end = _train(launch, context, spec)
     if end.outcome is RunState.INTERRUPTED:  # at other ends the run is done, or failed
@@ -260,6 +261,7 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
     attempts = context.run_dir.current_attempts()
     chain = context.run_dir.chain(context.attempt.number)
     claims = [claim for piece in chain if (claim := _claim(context.run_dir.attempt(piece.attempt)))]
+    code = {**launch.code.to_json(), **outcome.code}
     return {
         "sweep": launch.sweep.name,
         "attempt": context.attempt.number,
@@ -275,8 +277,11 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
         "config": dict(outcome.config),
         "config_hash": _config_hash(outcome.config),
         "evaluation": None if outcome.evaluation is None else asdict(outcome.evaluation),
-        **launch.code.to_json(),
-        "code_ids": _each_once(claim.code_id for claim in claims),
+        **code,
+        # The files that count are known only in the end.
+        "code_ids": _each_once(
+            code["code_id"] if claim.code_id == launch.code.id else claim.code_id for claim in claims
+        ),
         "targets": _each_once(claim.target for claim in claims),
         "commit": launch.commit,
         "versions": provenance.versions(spec, context.run),

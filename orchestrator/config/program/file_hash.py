@@ -9,6 +9,7 @@ from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
+from orchestrator.config.code.syntax import program_hash
 from orchestrator.config.code.worktree import LARGEST_FILE
 
 _RUNS = frozenset(("base", "matrix", "zip", "include"))
@@ -20,6 +21,8 @@ _OF_MACHINES = frozenset(
     )
 )
 _CHUNK = 1 << 20
+# The mark of a syntax tree's hash; that of a file's content has none.
+_SYNTAX = "ast:"
 
 
 def digest_of(path: Path, *, asked: bool) -> str | None:
@@ -46,6 +49,23 @@ def digest_of(path: Path, *, asked: bool) -> str | None:
 
 
 _known: dict[str, tuple[tuple[int, ...], str, bool]] = {}
+
+
+def syntax_of(path: Path, *, asked: bool = True) -> str | None:
+    """Hash a file as :func:`digest_of`, but of a Python file the syntax tree, without comments."""
+    content = digest_of(path, asked=asked)
+    if content is None or path.suffix != ".py":
+        return content
+    if content not in _syntax:
+        try:
+            _syntax[content] = _SYNTAX + program_hash(path.read_bytes())
+        except OSError:
+            return None
+    return _syntax[content]
+
+
+# The hashes of syntax trees by those of the content.
+_syntax: dict[str, str] = {}
 
 
 def _read(path: Path, size: int) -> tuple[str, bool]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,18 +23,17 @@ from orchestrator.config.command_line.command import COMMAND_KEY
 from orchestrator.config.command_line.placeholders import arguments
 from orchestrator.config.file_kinds import (
     counts,
+    counts_if_opened,
     is_listed_only,
     is_own_package,
     is_source,
     modules_beside,
 )
-from orchestrator.config.program.file_hash import digest_of
+from orchestrator.config.program.file_hash import digest_of, syntax_of
+from orchestrator.config.program.patterns import CODE_KEY, Patterns, fits
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import CodeDir, results_among
 from orchestrator.rundir.code import quoted, unquoted
-
-# The grid's key that selects the files.
-CODE_KEY = "code"
 
 # Seconds until a checkout is read again; a code snapshot never is.
 _FRESH_S = 3.0
@@ -84,36 +82,6 @@ class ProgramFiles:
         return sorted(name for name in names if self.files.get(name) != other.files.get(name))
 
 
-@dataclass(frozen=True)
-class Patterns:
-    """The key `code`: ``base`` replaces the default files, if given; ``more`` adds; ``less`` removes."""
-
-    base: tuple[str, ...] | None
-    more: tuple[str, ...]
-    less: tuple[str, ...]
-
-    @classmethod
-    def of(cls, value: Any) -> Patterns:
-        """Parse the key's value. Raises :class:`OrchestrateError` unless it is a text or a list of texts."""
-        entries = [value] if isinstance(value, str) else value
-        if value is None:
-            return cls(None, (), ())
-        texts = isinstance(entries, list | tuple) and all(
-            isinstance(entry, str) and entry.strip("+- ") for entry in entries
-        )
-        if not texts:
-            raise OrchestrateError(
-                f"`{CODE_KEY}` is {value!r}; expected files, folders or patterns, relative to the folder in "
-                "which the program starts",
-                hint=f"{CODE_KEY}: [train.py, src] instead of what counts by default, [+data/levels.csv] "
-                "beside it, [-scripts] without",
-            )
-        base = tuple(_plain(entry) for entry in entries if entry[0] not in "+-")
-        more = tuple(_plain(entry[1:]) for entry in entries if entry[0] == "+")
-        less = tuple(_plain(entry[1:]) for entry in entries if entry[0] == "-")
-        return cls(base or None, more, less)
-
-
 class ProjectFiles:
     """The project's files around the folder ``start`` in which programs start, at one moment.
 
@@ -124,11 +92,12 @@ class ProjectFiles:
 
     def __init__(self, start: Path, without: Sequence[Path] = (), *, any_owner: bool = False) -> None:
         self.start = start
+        self.root = start
         self.listed: dict[str, Path] = {}
         self._in_project: set[str] = set()
         self.unknown: str | None = None
         try:
-            self.listed, self._in_project = _listing(start, without, any_owner)
+            self.root, self.listed, self._in_project = _listing(start, without, any_owner)
         except UnreadWorkTree as error:
             self.unknown = f"{start} is in a git repository, and {error}"
         except OrchestrateError as error:
@@ -137,15 +106,19 @@ class ProjectFiles:
         self._programs: dict[object, ProgramFiles] = {}
         self._items: dict[tuple[str, bool], tuple[str, ...]] = {}
 
-    def program(self, point: Mapping[str, Any]) -> ProgramFiles:
-        """Return the files that count for the run of this grid point."""
+    def program(self, point: Mapping[str, Any], opened: frozenset[str] | None = None) -> ProgramFiles:
+        """Return the files that count for the run of this grid point.
+
+        ``opened``: the files that the program was seen to import or open. Then no others count by default,
+        and the hashes of Python files are those of their syntax trees.
+        """
         patterns = Patterns.of(point.get(CODE_KEY))
         if self.unknown is not None:
             return ProgramFiles({}, self.unknown)
         named = tuple(self._named(point))
-        key = (named, patterns)
+        key = (named, patterns, opened)
         if key not in self._programs:
-            self._programs[key] = ProgramFiles(self._hashed(named, patterns))
+            self._programs[key] = ProgramFiles(self._hashed(named, patterns, opened))
         return self._programs[key]
 
     def narrowed(self, before: ProgramFiles, point: Mapping[str, Any]) -> ProgramFiles:
@@ -157,10 +130,18 @@ class ProjectFiles:
             {
                 name: digest
                 for name, digest in before.files.items()
-                if not any(_fits(name, entry) for entry in patterns.less)
-                and (wanted is None or name in named or any(_fits(name, entry) for entry in wanted))
+                if not any(fits(name, entry) for entry in patterns.less)
+                and (wanted is None or name in named or any(fits(name, entry) for entry in wanted))
             }
         )
+
+    def syntax(self, name: str) -> str | None:
+        """Hash the syntax tree of a Python file, the content of another; None for a missing file."""
+        return syntax_of(self.path(name))
+
+    def path(self, name: str) -> Path:
+        """Return the path of a file of this name."""
+        return self.listed.get(name, self.start / name)
 
     def unmatched(self, value: Any) -> list[str]:
         """Return the entries of the key `code` that match no file."""
@@ -200,19 +181,25 @@ class ProjectFiles:
         except OSError:
             return True  # a link, or a file that has no hash either
 
-    def _hashed(self, named: Iterable[str], patterns: Patterns) -> dict[str, str]:
+    def _hashed(
+        self, named: Iterable[str], patterns: Patterns, opened: frozenset[str] | None
+    ) -> dict[str, str]:
         files: dict[str, Path] = {}
         if patterns.base is None:
-            files |= self._default_files()
+            files |= self._default_files() if opened is None else self._opened(opened)
+            for name in named:
+                beside = self._beside(name)
+                files |= {one: beside[one] for one in (beside if opened is None else opened & beside.keys())}
         for name in named:
-            files |= self._own(name) | (self._beside(name) if patterns.base is None else {})
+            files |= self._own(name)
         asked = {name for entry in (*(patterns.base or ()), *patterns.more) for name in self._fitting(entry)}
         for entry in (*(patterns.base or ()), *patterns.more):
             files |= self._fitting(entry)
         for entry in patterns.less:
-            files = {name: path for name, path in files.items() if not _fits(name, entry)}
+            files = {name: path for name, path in files.items() if not fits(name, entry)}
         asked |= {os.path.normpath(name) for name in named}
-        digests = ((name, digest_of(path, asked=name in asked)) for name, path in files.items())
+        hash_of = digest_of if opened is None else syntax_of
+        digests = ((name, hash_of(path, asked=name in asked)) for name, path in files.items())
         return {name: digest for name, digest in digests if digest is not None}
 
     def _default_files(self) -> dict[str, Path]:
@@ -225,6 +212,18 @@ class ProjectFiles:
                     os.path.relpath(path, self.start): path for path in modules_beside(self.start)
                 }
         return self._default
+
+    def _opened(self, names: Iterable[str]) -> dict[str, Path]:
+        """Return those files of the project, of these names, that count for a program that opened them."""
+        if self.listed:
+            found = {name: self.listed[name] for name in names if name in self.listed}
+            return {
+                name: path
+                for name, path in found.items()
+                if counts_if_opened(name, listed=True) and self._is_copied(name)
+            }
+        own = (name for name in names if not name.startswith(("/", "../")))
+        return {name: self.start / name for name in own if counts_if_opened(name, listed=False)}
 
     def _own(self, name: str) -> dict[str, Path]:
         """Return a file named in the command."""
@@ -251,7 +250,7 @@ class ProjectFiles:
 
     def _fitting(self, entry: str) -> dict[str, Path]:
         """Return the files that match an entry of the key `code`: among the listed ones, else on disk."""
-        fitting = (name for name in self.listed if _fits(name, entry))
+        fitting = (name for name in self.listed if fits(name, entry))
         if listed := {name: self.listed[name] for name in fitting if self._is_copied(name)}:
             return listed
         if "*" in entry or "?" in entry:
@@ -287,11 +286,11 @@ def project_files(start: Path, without: Sequence[Path] = (), *, any_owner: bool 
 _known: dict[tuple[str, tuple[str, ...], bool], tuple[float, ProjectFiles]] = {}
 
 
-def _listing(start: Path, without: Sequence[Path], any_owner: bool) -> tuple[dict[str, Path], set[str]]:
-    """Return the project's files by name, and the names of those that count by default."""
+def _listing(start: Path, without: Sequence[Path], any_owner: bool) -> tuple[Path, dict[str, Path], set[str]]:
+    """Return the project's top folder, its files by name, and the names of those that count by default."""
     kept = _frozen_listing(start) or _live_listing(start, without, any_owner)
     if kept is None:
-        return {}, set()
+        return start, {}, set()
     root, paths = kept
     results = results_among(paths)
     names = [name for name in paths if not name.startswith(results)] if results else paths
@@ -301,7 +300,7 @@ def _listing(start: Path, without: Sequence[Path], any_owner: bool) -> tuple[dic
     counted = (
         shown for shown, name in zip(listed, names, strict=True) if counts(name, listed=True, ours=ours)
     )
-    return listed, set(counted)
+    return root, listed, set(counted)
 
 
 def _frozen_listing(start: Path) -> tuple[Path, list[str]] | None:
@@ -352,25 +351,3 @@ def _is_file(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):  # a name too long, or with a null byte
         return False
-
-
-def _plain(entry: str) -> str:
-    return os.path.normpath(entry.strip())
-
-
-def _fits(name: str, entry: str) -> bool:
-    """Return whether a file equals the entry, lies below it, or matches it as a pattern."""
-    if entry == ".":
-        return not name.startswith("../")
-    return name == entry or name.startswith(f"{entry}/") or _pattern(entry).fullmatch(name) is not None
-
-
-def _pattern(entry: str) -> re.Pattern[str]:
-    """Compile an entry: ``*`` matches any text within a name, ``**`` also folders."""
-    if entry not in _patterns:
-        text = re.escape(entry).replace(r"\*\*/", "(?:.*/)?").replace(r"\*\*", ".*")
-        _patterns[entry] = re.compile(text.replace(r"\*", "[^/]*").replace(r"\?", "[^/]"), re.DOTALL)
-    return _patterns[entry]
-
-
-_patterns: dict[str, re.Pattern[str]] = {}

@@ -139,6 +139,21 @@ class LostEntry(AttemptsEntry):
     kind = "lost"
 
 
+# A file with the hash of its content in a run's code and in the accepted one; no name: the whole code's id.
+Change = tuple[str, str | None, str | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcceptEntry(LedgerEntry):
+    """Changes of code that do not make these runs stale. ``by``: the user's name on the machine."""
+
+    kind = "accept"
+
+    run_ids: frozenset[str]
+    changes: tuple[Change, ...]
+    by: str = ""
+
+
 @dataclass(frozen=True)
 class FoundResult:
     """A result that no journal records."""
@@ -297,6 +312,7 @@ _KINDS: Mapping[str, type[LedgerEntry]] = {
         ReturnedEntry,
         RetryEntry,
         MemoryEntry,
+        AcceptEntry,
         LostEntry,
         FoundEntry,
         EndedEntry,

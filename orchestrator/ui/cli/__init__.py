@@ -18,7 +18,7 @@ from orchestrator.ui.cli.common import print_error, print_problems, print_warnin
 from orchestrator.ui.cli.help_page import ProgramGroup
 from orchestrator.ui.cli.results import clean, collect, compare, evaluate, report, sync
 from orchestrator.ui.cli.setup import doctor, init, profiles
-from orchestrator.ui.cli.submit import cancel_retry, check, delegated, estimate, sweep
+from orchestrator.ui.cli.submit import accept, cancel_retry, check, delegated, estimate, sweep
 from orchestrator.ui.cli.watch import logs, monitor, status, top
 from orchestrator.ui.terminal.output import protect_streams
 
@@ -47,6 +47,7 @@ app.command("logs")(logs.logs)
 app.command("sync")(sync.sync)
 app.command("cancel")(cancel_retry.cancel)
 app.command("retry")(cancel_retry.retry)
+app.command("accept")(accept.accept)
 app.command("evaluate")(evaluate.evaluate)
 app.command("collect")(collect.collect)
 app.command("report")(report.report)

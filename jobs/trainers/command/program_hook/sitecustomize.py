@@ -1,13 +1,54 @@
-"""Note at the end of a `command` run's program which packages it imported. Python imports this at the start.
+"""Note which files and packages the program of a `command` run used. Python imports this at the start.
 
-Appends lines to the file that ORCHESTRATE_IMPORTS names: "python VERSION", "NAME VERSION" for each package
-of an environment, and "raised" or "returned": whether an exception ended it. Keeps the lines of its log in
-order. Runs in the Python of the program, old ones included, and must not disturb it.
+Appends lines to the file that ORCHESTRATE_IMPORTS names. At once, from Python 3.8: "file", a tab and the path
+of each file that is imported, opened to be read, or given to another program, below the folders that
+ORCHESTRATE_PROJECT lists. At the end: "python VERSION", "NAME VERSION" for each package of an environment,
+and "raised" or "returned": whether an exception ended it. Keeps the lines of its log in order. Runs in the
+Python of the program, old ones included, and must not disturb it.
 """
 
 import atexit
 import os
 import sys
+
+# Files that one process notes at most.
+_MOST = 5000
+_STARTS = ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system")
+
+
+_notes = os.environ.get("ORCHESTRATE_IMPORTS", "")
+_folders = tuple(one + "/" for one in os.environ.get("ORCHESTRATE_PROJECT", "").split(os.pathsep) if one)
+_seen = {_notes}
+
+
+def _watch(event, about):  # type: ignore[no-untyped-def]
+    """Note a file when it is used: a program that is killed has no end. Called for each audit event."""
+    try:
+        if event == "open":
+            path, mode, flags = about
+            if not isinstance(path, int):
+                _see(os.fsdecode(path), "r" in mode and "+" not in mode if mode else not flags & 3)
+        elif event == "exec":
+            if about[0].co_filename[:1] != "<":
+                _see(about[0].co_filename)
+        elif event in _STARTS:
+            for item in map(os.fsdecode, about[:1] if event == "os.system" else about[1]):
+                for word in {item, *item.split()}:
+                    _see(word)
+    except Exception:
+        pass
+
+
+def _see(path, is_read=True):  # type: ignore[no-untyped-def]
+    if path in _seen or len(_seen) > _MOST or (path[:1] == "/" and not path.startswith(_folders)):
+        return
+    full = os.path.abspath(path)
+    is_new = full not in _seen and full.startswith(_folders) and "-packages/" not in full
+    _seen.update((path, full))
+    # What the program wrote itself does not count, nor does it when read later.
+    if is_new and is_read and "\n" not in full and os.path.isfile(full):
+        with open(_notes, "a", encoding="utf-8", errors="surrogateescape") as file:
+            file.write("file\t" + full + "\n")
 
 
 def _note():  # type: ignore[no-untyped-def]
@@ -70,4 +111,6 @@ def _hand_over():  # type: ignore[no-untyped-def]
 
 atexit.register(_note)
 _write_whole_lines()
+if _notes and _folders and hasattr(sys, "addaudithook"):
+    sys.addaudithook(_watch)
 _hand_over()

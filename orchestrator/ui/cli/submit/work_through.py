@@ -125,7 +125,8 @@ def _conclude(flow: Flow, started: Started, seen: Survey, left: WhyLeft) -> None
         failed = seen.first(RunState.FAILED)
         typer.echo(f"next: orchestrate logs {name} {failed[:8]}, then orchestrate retry {name}")
     elif counts.get(RunState.STALE):
-        typer.echo(f"next: orchestrate retry {name} trains the stale runs anew")
+        stale = seen.first(RunState.STALE)[:8]
+        typer.echo(f"next: orchestrate status {name} --why {stale} shows why runs are stale")
     elif counts.get(RunState.DONE) and not seen.left:
         typer.echo(f"next: {flow.next_step}")
 

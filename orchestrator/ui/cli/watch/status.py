@@ -30,6 +30,12 @@ def status(
         bool,
         typer.Option("--exchange", help="First fetch results from instances and clusters, end instances."),
     ] = False,
+    why: Annotated[
+        str | None,
+        typer.Option(
+            "--why", metavar="RUN", help="Explain a run's state, with the changes that made it stale."
+        ),
+    ] = None,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
@@ -45,10 +51,14 @@ def status(
       orchestrate status speed --watch
       orchestrate status speed --exchange
       orchestrate status speed --json
+      orchestrate status speed --why 3fa9c1d2
     """
     from orchestrator.control.fleet import exchange as exchange_all
 
     sweep_dirs = chosen(results, [sweep] if sweep else [])
+    if why is not None:
+        _explain(sweep_dirs, sweep, why)
+        return
     if exchange and (as_json or not watch):
         for sweep_dir in sweep_dirs:
             exchange_all(sweep_dir, partial(typer.echo, err=as_json))
@@ -62,6 +72,18 @@ def status(
         _watch(sweep_dirs, exchange)
         return
     _print(sweep_dirs, detailed=sweep is not None)
+
+
+def _explain(sweep_dirs: list[SweepDir], sweep: str | None, run: str) -> None:
+    from orchestrator.core.errors import OrchestrateError
+    from orchestrator.ui.cli.watch.why import why_lines
+
+    if sweep is None:
+        raise OrchestrateError(
+            "--why needs the run's sweep", hint=f"as in: orchestrate status SWEEP --why {run}"
+        )
+    for line in why_lines(sweep_dirs[0], run):
+        typer.echo(line)
 
 
 def _look(sweep_dir: SweepDir, meanwhile: Callable[[Survey], None] | None = None) -> Survey:

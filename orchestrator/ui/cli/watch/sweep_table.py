@@ -17,6 +17,7 @@ from orchestrator.core.labels import key_columns
 from orchestrator.core.types import URGENT_FIRST, RunState
 from orchestrator.planning.ordering import sweep_eta
 from orchestrator.rundir import IndexRow
+from orchestrator.status.ledger import accepted_changes
 from orchestrator.status.survey import RunStatus, Survey
 from orchestrator.ui.terminal.screen import STYLES, console
 from orchestrator.ui.terminal.table import KeyTable, ScreenColumn, cell
@@ -87,9 +88,8 @@ def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
         parts.append(Text(f"… and {len(rows) - len(shown)} more", style="dim"))
     parts += _reasons(_by_urgency(rows, survey.statuses), survey.statuses, limit)
     if _why_stale(survey):
-        parts.append(
-            Text(f"to train stale runs anew: orchestrate retry {name}", style=STYLES[RunState.STALE])
-        )
+        parts.append(Text(stale_step(name, survey), style=STYLES[RunState.STALE]))
+    parts += [Text(line, style="dim") for line in accepted_changes(survey.ledger)]
     parts += [Text(note, style="yellow") for note in survey.remarks]
     outside = len(survey.rows) - len(rows)
     if outside:
@@ -129,8 +129,17 @@ def _why_stale(survey: Survey) -> Counter[str]:
     return Counter(status.why for status in statuses if status.state is RunState.STALE)
 
 
+def stale_step(name: str, survey: Survey) -> str:
+    """Return what to do about stale runs: look, then accept the change or train again."""
+    run = survey.first(RunState.STALE)[:8]
+    return (
+        f"stale runs: orchestrate status {name} --why {run} shows the change; then orchestrate accept {name} "
+        f"if it is harmless, or orchestrate retry {name}"
+    )
+
+
 def stale_line(name: str, survey: Survey) -> Text:
-    """Say in one line why runs of a sweep are stale, and what trains them anew; empty if none is."""
+    """Say in one line why runs of a sweep are stale, and what shows the change; empty if none is."""
     reasons = _why_stale(survey)
     if not reasons:
         return Text()
@@ -138,7 +147,8 @@ def stale_line(name: str, survey: Survey) -> Text:
     left = sum(number for _, number in others)
     more = f", and {count(left, 'run')} for {count(len(others), 'other reason')}" if others else ""
     told = f"  {count(most, 'run')} {'is' if most == 1 else 'are'} stale, {why}{more}"
-    return Text(f"{told}; to train anew: orchestrate retry {name}", style=STYLES[RunState.STALE])
+    run = survey.first(RunState.STALE)[:8]
+    return Text(f"{told}; see orchestrate status {name} --why {run}", style=STYLES[RunState.STALE])
 
 
 def frames(status: RunStatus) -> str:

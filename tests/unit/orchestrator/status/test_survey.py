@@ -15,7 +15,7 @@ from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, 
 from orchestrator.rundir.records.journal import CLAIMED, ENDED, EXITED, PROGRESS, REVOKED, STARTED
 from orchestrator.rundir.records.ledger_entries import DamagedEntry, SubmissionEntry
 from orchestrator.status.liveness import Moment
-from orchestrator.status.survey import RunStatus, Survey, mark_stale, survey
+from orchestrator.status.survey import RunStatus, Survey, survey
 from orchestrator.ui.cli.watch import status
 from tests.helpers import ledger_entry
 
@@ -206,15 +206,6 @@ def test_skips_last_as_long_as_the_latest_submission_says() -> None:
     status = state_of([skipping], [])
     assert (status.state, status.message) == (RunState.SKIPPED, "no GPU")
     assert state_of([skipping, submission(2, "0002-0001")], []).state is RunState.QUEUED
-
-
-def test_stale_is_shown_only_for_other_code() -> None:
-    seen = look([submission()], [started(CLAIM, ended("done", code_id="old"))])
-    assert mark_stale(seen, "old").statuses[RUN].state is RunState.DONE
-    stale = mark_stale(seen, "new").statuses[RUN]
-    assert stale.state is RunState.STALE
-    assert "old" in stale.why
-    assert "new" in stale.why
 
 
 def test_sweep_eta_counts_what_has_not_begun() -> None:

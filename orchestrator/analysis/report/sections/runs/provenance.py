@@ -13,6 +13,7 @@ from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.run_table import RunRow
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
+from orchestrator.status.ledger import accepted_changes
 
 # Most characters of a sweep's grid, and of all grids of a page.
 _MOST_GRID = 20_000
@@ -24,7 +25,12 @@ def section(data: ReportData) -> Section:
     """Return the section."""
     told = provenance_table(data.by_sweep)
     first = Text("No run is finished.") if told is None else told
-    return Section("provenance", "Provenance", (first, *grids(data.sweep_dirs)))
+    accepted = tuple(
+        Text(f"{sweep_dir.name}: {line}.")
+        for sweep_dir in data.sweep_dirs
+        for line in accepted_changes(sweep_dir.read_ledger(strict=False))
+    )
+    return Section("provenance", "Provenance", (first, *accepted, *grids(data.sweep_dirs)))
 
 
 def grids(sweep_dirs: Sequence[SweepDir]) -> Iterator[FoldedText]:
