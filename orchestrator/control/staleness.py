@@ -87,7 +87,7 @@ class Staleness:
     """The finished runs of a sweep against the code that would train them today.
 
     ``today``: the project's files, of a trainer that runs programs. ``unknown``: the reason for which nothing
-    can be compared, empty if nobody needs to know it; ``None`` if runs can be compared.
+    can be compared, empty if that needs no note; ``None`` if runs can be compared.
     """
 
     def __init__(self, sweep_dir: SweepDir) -> None:
