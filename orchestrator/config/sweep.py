@@ -8,6 +8,7 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
+from orchestrator.config.former_runs import former_points
 from orchestrator.config.grid import Axis, Exclusion, Grid, parse_grid
 from orchestrator.config.grid.extends import written
 from orchestrator.config.grid.model import Rule, bare_key, over, same_value
@@ -25,17 +26,21 @@ from orchestrator.rundir.records.ledger_entries import added_points
 def load_sweep(path: Path, results: Path | None = None) -> Sweep:
     """Load the sweep of a grid file, with what was added to it in a ``results`` tree.
 
-    Raises :class:`GridError`.
+    Points that are runs of earlier versions of the grid there keep their ids. Raises :class:`GridError`.
     """
     grid = parse_grid(read_text(path, YamlFile(str(path)), _grids_near), str(path))
-    return runs_of(grid, () if results is None else SweepDir(results, grid.name).read_ledger())
+    if results is None:
+        return runs_of(grid)
+    sweep_dir = SweepDir(results, grid.name)
+    return runs_of(grid, sweep_dir.read_ledger(), sweep_dir)
 
 
-def runs_of(grid: Grid, ledger: Iterable[LedgerEntry] = ()) -> Sweep:
+def runs_of(grid: Grid, ledger: Iterable[LedgerEntry] = (), former: SweepDir | None = None) -> Sweep:
     """Return the sweep: a run for every point of the grid, then for those that its ledger adds.
 
     Points of the grid come in the order written: the last key varies fastest, those of ``include`` are last.
-    Raises :class:`GridError` if two of them are the same run.
+    ``former``: the sweep with the runs of earlier versions of the grid. Raises :class:`GridError` if two
+    points are the same run.
     """
     runs: dict[str, Run] = {}
     places: dict[str, Mapping[str, Position]] = {}
@@ -57,6 +62,8 @@ def runs_of(grid: Grid, ledger: Iterable[LedgerEntry] = ()) -> Sweep:
     for rule in grid.rules:
         if rule not in used and not rule.at.file:
             raise source.error(rule.at, "for: no run agrees with this entry, so nothing is set")
+    if former is not None:
+        runs = _with_former(grid, runs, former)
     added = (_identify(grid, point, None) for point in added_points(ledger))
     for run in added:
         runs.setdefault(run.run_id, run)
@@ -76,7 +83,17 @@ def runs_of(grid: Grid, ledger: Iterable[LedgerEntry] = ()) -> Sweep:
         positions=grid.positions,
         own_positions=places,
         notify=grid.notify,
+        labels=grid.labels,
     )
+
+
+def _with_former(grid: Grid, runs: Mapping[str, Run], former: SweepDir) -> dict[str, Run]:
+    """Return the runs, those that earlier versions of the grid had under another id with that one."""
+    points = former_points(runs, grid.labels, former)
+    every = (
+        _identify(grid, points[run_id], None) if run_id in points else run for run_id, run in runs.items()
+    )
+    return {run.run_id: run for run in every}
 
 
 def _whole_text(grid: Grid, used: Collection[Rule]) -> str:

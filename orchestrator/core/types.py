@@ -183,6 +183,7 @@ class Sweep:
     ``resources``: of a run, the largest amount of each; ``needs``: those of runs that need less, by id.
     ``positions``: line, column and file of a key; ``own_positions``: by run id, of keys from `for`.
     ``notify``: the command that sends messages.
+    ``labels``: the grid's, which decide nothing.
     """
 
     name: str
@@ -195,6 +196,7 @@ class Sweep:
     resources: Resources = field(default_factory=Resources)
     plugins: tuple[PluginSource, ...] = ()
     needs: Mapping[str, Resources] = field(default_factory=dict)
+    labels: Mapping[str, Value] = field(default_factory=dict, compare=False)
     positions: Mapping[str, tuple[int, int, str]] = field(default_factory=dict, compare=False, repr=False)
     own_positions: Mapping[str, Mapping[str, tuple[int, int, str]]] = field(
         default_factory=dict, compare=False, repr=False

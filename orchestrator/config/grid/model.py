@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.config.yaml_files.nodes import Entries, Position
@@ -83,7 +83,7 @@ class Grid:
     """A parsed grid file. Its points are not expanded yet, but Hydra sweeps such as ``range(3)`` are lists.
 
     ``positions``: where each key is first written. ``merged``: its sections with those of the files that it
-    ``extends``, if there are any. ``notify``: the command that sends messages.
+    ``extends``, if there are any. ``notify``: the command that sends messages. ``labels`` decide nothing.
     """
 
     name: str
@@ -105,6 +105,7 @@ class Grid:
     extends: tuple[str, ...] = ()
     merged: Entries | None = None
     notify: tuple[str, ...] = ()
+    labels: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[str, ...]:

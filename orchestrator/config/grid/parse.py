@@ -67,6 +67,10 @@ SECTIONS: Mapping[str, str] = {
         "A place for blocks with YAML's anchors (`&name`), to which other sections refer (`*name`, `<<: "
         "*name`). It is otherwise ignored."
     ),
+    "labels": (
+        "Names with values of your own, such as a note. They decide nothing: runs stay the same, also if a "
+        "key moves here from `base`. `frames` gives `estimate` the length of runs of a program."
+    ),
     "base": "Keys that are the same in every run.",
     "matrix": (
         "Keys with several values. Every combination is a run. The first key varies slowest and the "
@@ -160,6 +164,7 @@ def parse_grid(text: str, source: str) -> Grid:
         rules=rules,
         extends=tuple(extended.files),
         merged=_merged(extended.root, rule_nodes, exclude) if extended.files else None,
+        labels=_labels(sections.get("labels"), keys, place),
     )
 
 
@@ -182,6 +187,25 @@ def _merged(root: Entries, rules: tuple[Node, ...], exclude: Sequence[Exclusion]
         ),
         root.at,
     )
+
+
+def _labels(section: KeyNode | None, keys: Keys, source: YamlFile) -> dict[str, Value]:
+    """Parse names with one value each."""
+    if section is None:
+        return {}
+    if not isinstance(section.node, Entries):
+        raise source.unexpected(
+            "labels", section.node, "names with values", "such as labels: {note: first try}"
+        )
+    for entry in section.node.entries:
+        if entry.key in keys.positions:
+            raise source.error(
+                entry.at,
+                f"labels: found {shown(entry.key)}, which is a key of the runs",
+                "remove one of them",
+            )
+        keys.check_secret(entry.key, plain_value(entry.node), entry.at)
+    return {entry.key: plain_value(entry.node) for entry in section.node.entries}
 
 
 def _check_anchors(node: Node | None, keys: Keys) -> None:

@@ -203,11 +203,18 @@ def _run_time(run: Run, seen: Survey, where: TargetCost, table: SpeedTable, grou
     place = replace(where.place, gpu=where.place.gpu if gpu else "", at_once=group.at_once)
     if (minutes := spec.minutes_of(run)) is None:
         told = status.total if status is not None and status.total else None
-        length = told or spec.frames_of(run) or table.frames_of(kind_of(run), length_of(run))
+        length = told or spec.frames_of(run) or _labelled_frames(group.sweep)
+        length = length or table.frames_of(kind_of(run), length_of(run))
         return _forecast_frames(run, length, status, table, place)
     timed = _forecast_minutes(run, minutes, status, table.find(kind_of(run), place))
     counted = _forecast_frames(run, spec.frames_of(run), status, table, place)
     return min((timed, counted), key=lambda one: one.seconds.mid if one.seconds else math.inf)
+
+
+def _labelled_frames(sweep: Sweep) -> int | None:
+    """Return the length of runs by the grid's label `frames`."""
+    frames = sweep.labels.get("frames")
+    return int(frames) if isinstance(frames, int | float) and frames >= 1 else None
 
 
 def _forecast_frames(

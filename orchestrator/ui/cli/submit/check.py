@@ -77,15 +77,19 @@ def _look(file: Path, on: str | None, results: Path) -> tuple[SubmissionPlan, Ch
     from orchestrator.config.check import check_sweep
     from orchestrator.config.sweep import load_sweep
     from orchestrator.control.dry_run import plan_now
+    from orchestrator.control.flow.leaving_runs import leaving_runs
     from orchestrator.control.submit import inspect_sweep
     from orchestrator.rundir import SweepDir
 
     sweep = load_sweep(file, results)
     backend = target_of(sweep, on)
-    planned, notes = plan_now(inspect_sweep(sweep, SweepDir(results, sweep.name)), backend)
+    sweep_dir = SweepDir(results, sweep.name)
+    gone = leaving_runs(sweep, sweep_dir)
+    planned, notes = plan_now(inspect_sweep(sweep, sweep_dir), backend)
     concerns = [*notes, *map(str, backend.concerns(planned.plan, ask=not notes))]
     report = check_sweep(replace(sweep, targets=(on,)) if on else sweep)
-    return planned, report, [*concerns, *map(str, report.warnings)]
+    leaving = [] if gone is None else [f"{gone}\n  {gone.hint}"]
+    return planned, report, [*leaving, *concerns, *map(str, report.warnings)]
 
 
 def _say_what_was_found(report: CheckReport, planned: SubmissionPlan, concerns: Sequence[str]) -> None:

@@ -25,6 +25,7 @@ from orchestrator.ui.cli.common import (
 
 if TYPE_CHECKING:
     from orchestrator.control.flow import Flow
+    from orchestrator.control.flow.leaving_runs import LeavingRuns
     from orchestrator.core.types import Sweep
 
 
@@ -69,6 +70,9 @@ def sweep(
         bool,
         typer.Option("--adopt", help="Go on with a sweep of this name that another tree submitted there."),
     ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask where finished runs leave a changed grid.")
+    ] = False,
     options: Annotated[
         list[str] | None, typer.Argument(metavar="[-- OPTIONS]", help="Further options of sbatch.")
     ] = None,
@@ -97,6 +101,7 @@ def sweep(
     file = Path("stdin") if delegated else grid_file(first, grid_option, "sweep")
     with working(f"reading {file}"):
         from orchestrator.control.flow import assigned_flow, grid_flow
+        from orchestrator.control.flow.leaving_runs import leaving_runs
         from orchestrator.planning.plan import SubmitOptions
         from orchestrator.ui.cli.submit.work_through import work_through
 
@@ -105,7 +110,10 @@ def sweep(
             flow = assigned_flow(sys.stdin.buffer.read(), results, submit_options, further, dry=dry_run)
         else:
             flow = grid_flow(file, results, submit_options, on, further, adopt=adopt)
+        gone = None if delegated else leaving_runs(flow.sweep, flow.sweep_dir)
         planned = flow.rehearse() if dry_run else None
+    if gone is not None:
+        _consent(gone, yes=yes or dry_run)
     if planned is None:
         raise typer.Exit(
             _submit_only(flow) if delegated else work_through(flow, detach=detach, as_json=as_json)
@@ -114,6 +122,14 @@ def sweep(
         print_json(planned)
     else:
         _print_plan(planned, flow.sweep, as_json)
+
+
+def _consent(gone: LeavingRuns, *, yes: bool) -> None:
+    """Warn of finished runs that leave the grid; ask at a terminal. Raises an error unless that is wanted."""
+    if yes or sys.stdin.isatty():
+        print_warnings([f"{gone}\n  {gone.hint}"])
+    if not yes and not (sys.stdin.isatty() and typer.confirm("go on without them?")):
+        raise OrchestrateError(f"{gone}", hint=f"{gone.hint}; --yes goes on without them")
 
 
 def _submit_only(flow: Flow) -> int:

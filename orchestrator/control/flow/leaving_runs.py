@@ -1,0 +1,83 @@
+"""Find finished runs that a changed grid no longer has, and the keys in which they differ from its points."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.config.grid.model import same_value
+from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.formatting import count, listed
+from orchestrator.core.types import Sweep
+from orchestrator.rundir import SweepDir
+
+_MOST_NAMED = 4
+_ABSENT = "absent"
+
+
+@dataclass(frozen=True)
+class LeavingRuns:
+    """So many finished runs (``number``) of the latest grid that a new one lacks.
+
+    ``keys``: those in which all of them differ from every point, if they differ in nothing else; each with
+    its section and its values before and now.
+    """
+
+    number: int
+    keys: Mapping[str, tuple[str, str, str]]
+
+    def __str__(self) -> str:
+        leave = f"{count(self.number, 'finished run')} {'leaves' if self.number == 1 else 'leave'} the grid"
+        if not self.keys:
+            return f"{leave}: no point has their keys and values"
+        sections = ", ".join(dict.fromkeys(section for section, _, _ in self.keys.values()))
+        names = listed([f"`{key}`" for key in self.keys], _MOST_NAMED)
+        return f"{leave}: only {names} differ{'s' * (len(self.keys) == 1)} ({sections})"
+
+    @property
+    def hint(self) -> str:
+        """How to keep them in the grid."""
+        parts = [f"{key} was {before}, is {now}" for key, (_, before, now) in self.keys.items()]
+        told = f"{listed(parts, _MOST_NAMED)}; " if parts else ""
+        notes = "; put notes and hints that decide nothing under labels:"
+        in_base = any(section == "base" for section, _, _ in self.keys.values())
+        return f"{told}with the former values they stay{notes * in_base}"
+
+
+def leaving_runs(sweep: Sweep, sweep_dir: SweepDir) -> LeavingRuns | None:
+    """Return the finished runs of the latest grid that this sweep lacks; ``None`` without any."""
+    gone: list[Mapping[str, Any]] = []
+    with contextlib.suppress(DamagedFileError):
+        gone = [
+            row.point
+            for row in sweep_dir.read_index()
+            if row.in_grid
+            and row.run_id not in sweep.points
+            and sweep_dir.run_to_read(row.run_id).has_result()
+        ]
+    return LeavingRuns(len(gone), _differing(gone, [*sweep.points.values()])) if gone else None
+
+
+def _differing(
+    gone: Sequence[Mapping[str, Any]], points: Sequence[Mapping[str, Any]]
+) -> dict[str, tuple[str, str, str]]:
+    """Return the keys of which the runs share no value with the points; none if that is not all."""
+    found = {}
+    for key in dict.fromkeys(key for point in (*gone, *points) for key in point):
+        before, now = list(_values(key, gone)), list(_values(key, points))
+        if set(before).isdisjoint(now):
+            section = "base" if len(before) == len(now) == 1 else "matrix"
+            found[key] = section, listed(before, _MOST_NAMED), listed(now, _MOST_NAMED)
+    rest = {_without(found, point) for point in points}
+    return found if all(_without(found, point) in rest for point in gone) else {}
+
+
+def _values(key: str, points: Iterable[Mapping[str, Any]]) -> dict[str, None]:
+    return dict.fromkeys(same_value(point[key]) if key in point else _ABSENT for point in points)
+
+
+def _without(keys: Mapping[str, Any], point: Mapping[str, Any]) -> str:
+    return json.dumps({key: same_value(point[key]) for key in sorted(point) if key not in keys})
