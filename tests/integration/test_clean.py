@@ -133,7 +133,7 @@ def test_a_result_without_dropped_files_is_whole_for_every_command(tree: Tree, k
     tree.run("clean", "--yes")
     if kind == "outside-grid":
         tree.write_grid(seeds=1)
-        tree.run("sweep", "--grid", "grid.yaml")
+        tree.run("sweep", "--grid", "grid.yaml", "--yes")
     told = tree.told()
     found = tree.clean("--drop", kind, "--yes")
     assert found["files"] == {"tensorboard": 2, "outside-grid": 1}.get(kind, 0)

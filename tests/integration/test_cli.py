@@ -148,7 +148,7 @@ def test_a_grown_grid_runs_only_what_is_new(bench: Bench) -> None:
     assert "6/6 done" in bench.sweep()
     assert len(bench.steps()) == before + 2 * 10
     bench.write_grid(seeds=1)
-    assert "kept but not counted" in bench.sweep()
+    assert "kept but not counted" in bench.sweep("--yes")
 
 
 def test_dry_run_writes_nothing_and_shows_what_is_submitted(bench: Bench) -> None:
@@ -388,7 +388,7 @@ def test_json_everywhere_a_table_is_printed(bench: Bench) -> None:
 def test_a_damaged_index_is_named_and_the_sweep_writes_it_anew(bench: Bench) -> None:
     bench.sweep()
     bench.write_grid(seeds=2)
-    bench.sweep()
+    bench.sweep("--yes")
     index = bench.results / "tiny" / "index.tsv"
     index.write_text(index.read_text()[:-30])
     assert bench.states() == ["done"] * 2  # the line that is cut is read from its run's description
