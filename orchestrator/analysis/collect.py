@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
@@ -19,6 +20,7 @@ from orchestrator.analysis.chosen_metric import ChosenMetric
 from orchestrator.analysis.csv_export import cells
 from orchestrator.analysis.foreign import Outputs, read_outputs
 from orchestrator.analysis.identical_runs import with_hashes
+from orchestrator.analysis.left_metrics import figures_of, left_metrics, metrics_section
 from orchestrator.analysis.run_table import RunReading, facts_of, metrics_table, runs_table
 from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.errors import DamagedFileError
@@ -174,6 +176,11 @@ class _Reader:
     times: Mapping[str, Mapping[int, AttemptTime]]
     checksums: bool
 
+    @cached_property
+    def metrics(self) -> Mapping[str, str]:
+        """The section `metrics` of the latest grid."""
+        return metrics_section(self.sweep)
+
     def read(self, index: IndexRow) -> RunReading:
         run_dir, run_id = self.sweep.run_to_read(index.run_id), index.run_id
         problems: list[str] = []
@@ -181,6 +188,9 @@ class _Reader:
         facts, codes = told if told is not None else ({}, ())
         last = facts.pop("attempt", None)
         history = _guarded(lambda: run_dir.history(last), problems) or []
+        if facts and not history:
+            history = left_metrics(run_dir, self.metrics)
+            facts |= figures_of(history)
         if facts:
             state, reason = self._finished(run_id)
         else:

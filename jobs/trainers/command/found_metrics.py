@@ -26,7 +26,7 @@ class FoundMetrics:
     """
 
     def __init__(self, folder: Path, run: Run, history: Sequence[Row]) -> None:
-        self._files = MetricFolder(folder, run.metrics)
+        self._files = MetricFolder(folder, run.metrics, {})
         self._declared = run.metrics
         self._reached = history[-1].frames if history else -1
         self._base = self._wall_time = history[-1].wall_time if history else 0.0
@@ -36,7 +36,8 @@ class FoundMetrics:
         self.is_used = False
 
     def program_started(self) -> None:
-        """Count the time of the first row from now."""
+        """Count the time of the first row from now; what is older than the attempt is not the program's."""
+        self._files.program_started(self._began)
         self._began, self._clock = time.time(), time.monotonic()
 
     @property

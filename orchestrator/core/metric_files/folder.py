@@ -79,9 +79,14 @@ class MetricFolder:
         self, folder: Path, declared: Mapping[str, str], before: Mapping[Path, tuple[int, int]] | None = None
     ) -> None:
         self._folder, self._declared = folder, declared
-        self._before = metric_files(folder) if before is None else before
+        self._before = dict(metric_files(folder) if before is None else before)
         self._reading: _Source | None = None
         self.behind = False
+
+    def program_started(self, since: float) -> None:
+        """Take files that are older than ``since``, in epoch seconds, for those that stood there before."""
+        stamps = metric_files(self._folder)
+        self._before = {path: stamp for path, stamp in stamps.items() if stamp[1] < since * 1e9}
 
     def rows(self) -> list[FoundRow]:
         """Return new rows, of the best source that there was when the first one was found."""

@@ -191,12 +191,25 @@ def test_a_resumed_attempt_adds_what_is_new(context: RunContext, work: Path) -> 
     history = list(context.rows)
     path = work / "log.jsonl"
     path.write_text("".join(f'{{"step": {step}, "reward": {step}}}\n' for step in (10, 20, 30)))
+    os.utime(path, (1e9, 1e9))
     found = FoundMetrics(work, context.run, history)
+    found.program_started()
     with path.open("a") as file:
         file.write('{"step": 25, "reward": 7}\n')
     rows = found.look(history[-1], Dropped())
     assert [(row.frames, row.iteration, row.metrics["return"]) for row in rows] == [(25, 3, 7.0)]
     assert rows[0].wall_time >= 2.0
+
+
+def test_a_file_that_the_project_brought_is_none_of_the_program(context: RunContext, work: Path) -> None:
+    found = FoundMetrics(work, context.run, [])
+    (work / "data.csv").write_text("step,reward\n1,1\n")
+    os.utime(work / "data.csv", (1e9, 1e9))  # a copy has the time of its origin
+    (work / "fast.csv").write_text("step,reward\n2,2\n")  # before this process goes on
+    found.program_started()
+    assert not found.ended()
+    rows, behind = found.look_last(None, Dropped())
+    assert ([row.frames for row in rows], behind) == ([2], False)
 
 
 def test_a_program_without_metrics_is_reported_once(context: RunContext, work: Path) -> None:
