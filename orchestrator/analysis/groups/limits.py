@@ -15,7 +15,7 @@ from orchestrator.analysis.groups.speeds import is_provisional
 from orchestrator.analysis.run_table import FINAL_MEASURE, FINAL_VALUES, LAST, diverged
 from orchestrator.analysis.statistics.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS
 from orchestrator.config.returns import is_evaluation
-from orchestrator.core.formatting import listed
+from orchestrator.core.formatting import count, listed
 from orchestrator.planning.throughput.measure import PROVISIONAL
 from orchestrator.planning.without_return import without_return
 
@@ -84,9 +84,16 @@ def lacking_returns(collected: Collected, groups: Sequence[SeedGroup]) -> list[s
         for metric, number in Counter(row["return_metric"] for row in rows if diverged(row)).items()
     )
     return [
-        *(without_return(len(runs), trainer, _logged(collected, runs)) for trainer, runs in lacking.items()),
+        *(_lacking(collected, trainer, runs) for trainer, runs in lacking.items()),
         *about(ended),
     ]
+
+
+def _lacking(collected: Collected, trainer: str, runs: Sequence[tuple[str, str]]) -> str:
+    if collected.chosen is not None:
+        return f"{count(len(runs), 'finished run')} recorded no {collected.chosen.name}"
+    told = without_return(len(runs), trainer, _logged(collected, runs))
+    return told if told.endswith("no metric") else f"{told}; --return NAME chooses one"
 
 
 def _logged(collected: Collected, runs: Sequence[tuple[str, str]]) -> list[str]:

@@ -131,7 +131,7 @@ def measured_by(collected: Collected, measure: FinalMeasure) -> Collected:
             ]
             runs = runs.with_columns(pl.Series(column, values, dtype=pl.Float64))
     metrics = runs.filter(pl.col("in_grid"))["return_metric"].drop_nulls().unique().to_list()
-    of = f", of {collected.chosen}" if collected.chosen else ""
+    of = f"; these are values of {collected.chosen}" if collected.chosen else ""
     return replace(collected, runs=_in_order(runs), final=f"{measure.describe(metrics)}{of}")
 
 

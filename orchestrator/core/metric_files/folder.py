@@ -110,7 +110,7 @@ class MetricFolder:
         """Say what was looked for, and what was found instead."""
         seen = [place.name for place in self._places()]
         wanted = self._declared.get("from") or "TensorBoard, W&B, JSON lines, CSV, Monitor"
-        said = f"looked for {wanted} in {self._folder}"
+        said = f"looked for {wanted} in the run's working folder"
         return f"{said}; without frames or values: {', '.join(seen[:5])}" if seen else said
 
     def _read(self, *, ended: bool) -> list[FoundRow]:

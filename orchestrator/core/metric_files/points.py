@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 # Bytes read at a time, and those at a file's beginning by which one that was written anew is recognised.
-CHUNK = 1 << 20
+CHUNK = 1 << 18
 _HEAD = 256
 
 

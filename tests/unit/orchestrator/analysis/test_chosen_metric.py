@@ -50,7 +50,7 @@ def test_the_verdict_follows_the_order_and_the_values_stay(
     [answer] = told["answers"]
     assert (answer["leaders"], answer["behind"]) == ([leader], [behind])
     word = "lower" if order == "min" else "higher"
-    assert told["final"].endswith(f", of eval/loss ({word} is better)")
+    assert told["final"].endswith(f"; these are values of eval/loss ({word} is better)")
     found = pl.read_parquet(sweep.table_parquet).sort("algorithm", "seed")
     assert found["final_return"].to_list() == pytest.approx(
         [LOSSES[name] + seed / 100 for name in ("iql", "mappo") for seed in range(SEEDS)]
