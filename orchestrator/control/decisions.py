@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import signal
 from collections.abc import Callable, Collection, Iterable, Sequence
 
@@ -11,6 +10,7 @@ from orchestrator.backends.registry import AllBackends
 from orchestrator.control.poll import idle_jobs, poll_sweep, settle_submissions
 from orchestrator.control.staleness import Staleness
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.machine.permissions import user_name
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow, SweepDir
 from orchestrator.rundir.copies.parcel import condemn, unpacked
@@ -143,18 +143,10 @@ def accept_changes(sweep_dir: SweepDir, run_ids: Collection[str]) -> AcceptEntry
         }
         if not stale:
             return None
-        changes = sorted({one.change for found in stale.values() for one in found}, key=str)
-        entry = AcceptEntry(run_ids=frozenset(stale), changes=tuple(changes), by=user_name())
+        changes = sorted({one for found in stale.values() for one in found}, key=str)
+        entry = AcceptEntry(run_ids=frozenset(stale), changes=tuple(changes), by=user_name(os.geteuid()))
         sweep_dir.add_to_ledger(entry)
     return entry
-
-
-def user_name() -> str:
-    """Return the user's name on this machine, or the number of a user without one."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def _newest_attempt(sweep_dir: SweepDir, run_id: str) -> int:

@@ -66,23 +66,6 @@ def _trainer_of(sweep_dir: SweepDir) -> TrainerSpec | None:
     return None
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A file with its hash in the run's program and in today's, ``None`` where absent.
-
-    Without a name: the ids of the whole code.
-    """
-
-    name: str
-    was: str | None
-    now: str | None
-
-    @property
-    def change(self) -> Change:
-        """The difference as a ledger entry accepts it."""
-        return self.name, self.was, self.now
-
-
 class Staleness:
     """The finished runs of a sweep against the code that would train them today.
 
@@ -95,7 +78,7 @@ class Staleness:
         self.unknown: str | None = None
         self._trainer: str | None = None
         self._kept = _Kept(sweep_dir)
-        self._found: dict[object, tuple[Difference, ...]] = {}
+        self._found: dict[object, tuple[Change, ...]] = {}
         ledger = sweep_dir.read_ledger()
         self._accepted = [entry for entry in ledger if isinstance(entry, AcceptEntry)]
         spec = _trainer_of(sweep_dir)
@@ -108,22 +91,22 @@ class Staleness:
         else:
             self.today, self.unknown = files, files.unknown
 
-    def differences(self, row: IndexRow, status: RunStatus) -> tuple[Difference, ...]:
+    def differences(self, row: IndexRow, status: RunStatus) -> tuple[Change, ...]:
         """Return what differs for a finished run, without what was accepted; empty if it is not stale."""
         found = self.all_differences(row, status)
         entries = [entry for entry in self._accepted if row.run_id in entry.run_ids] if found else []
         accepted = {change for entry in entries for change in entry.changes}
-        left = tuple(one for one in found[1:] if one.change not in accepted)
-        if found and (found[0].change in accepted or (found[1:] and not left)):
+        left = tuple(one for one in found[1:] if one not in accepted)
+        if found and (found[0] in accepted or (found[1:] and not left)):
             return ()
         return (*found[:1], *left)
 
-    def all_differences(self, row: IndexRow, status: RunStatus) -> tuple[Difference, ...]:
+    def all_differences(self, row: IndexRow, status: RunStatus) -> tuple[Change, ...]:
         """Return what differs for a finished run: first the whole code, then the files if they are known."""
         if status.code_id is None or self.unknown is not None:
             return ()
         if self.today is None:
-            whole = Difference("", status.code_id, self._trainer)
+            whole = Change("", status.code_id, self._trainer)
             return () if status.code_id == self._trainer else (whole,)
         record = self._kept.record(row, status)
         now = self.today.program(row.point, record.opened)
@@ -136,9 +119,9 @@ class Staleness:
 
     def _compared(
         self, row: IndexRow, status: RunStatus, record: _Record, now: ProgramFiles
-    ) -> tuple[Difference, ...]:
+    ) -> tuple[Change, ...]:
         assert self.today is not None
-        whole = Difference("", status.code_id, now.id)
+        whole = Change("", status.code_id, now.id)
         kept = self._kept.files(status)
         was = None if kept is None else kept.program(row.point, record.opened)
         if was is None and record.files is not None:
@@ -149,7 +132,7 @@ class Staleness:
         names = was.differing(now)
         if kept is not None:
             names = [name for name in names if kept.syntax(name) != self.today.syntax(name)]
-        files = (Difference(name, was.files.get(name), now.files.get(name)) for name in names)
+        files = (Change(name, was.files.get(name), now.files.get(name)) for name in names)
         return (whole, *files) if names else ()
 
     def kept(self, status: RunStatus) -> ProjectFiles | None:
@@ -167,26 +150,26 @@ def _marked(seen: Survey, today: Staleness) -> Survey:
     return replace(seen, statuses=statuses)
 
 
-def _why(found: tuple[Difference, ...]) -> str:
+def _why(found: tuple[Change, ...]) -> str:
     files = [one for one in found if one.name]
     if not files:
         return f"trained by other code ({found[0].was}, today's is {found[0].now})"
     return f"trained by other code: {_named(files)}"
 
 
-def _named(found: Sequence[Difference]) -> str:
+def _named(found: Sequence[Change]) -> str:
     more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
     return ", ".join(map(said, found[:_MOST_NAMED])) + more + _way_out(found)
 
 
-def said(one: Difference) -> str:
+def said(one: Change) -> str:
     """Say in words how a file differs."""
     if one.now is None:
         return f"{printable(one.name)} is gone"
     return f"{printable(one.name)} {'is new' if one.was is None else 'changed'}"
 
 
-def _way_out(differing: Sequence[Difference]) -> str:
+def _way_out(differing: Sequence[Change]) -> str:
     """What to do about files that programs may write themselves: those that were not there."""
     found = [one.name for one in differing if one.was is None]
     if not found:

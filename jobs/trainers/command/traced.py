@@ -74,7 +74,11 @@ class Trace:
     def _folders(self, project: ProjectFiles) -> dict[str, Path]:
         """Return the project's folders under each path that leads to them, with the project's own path."""
         root = project.root.resolve()
-        found = {os.fspath(root): root}
+        code = CodeDir.holding(self._start / "here")
+        # The run's own folder, in which the program starts, mirrors the copy of the project, or the folder.
+        work = self._context.run_dir.path.absolute() / "work"
+        mirrored = self._start if code is None else root
+        found = {os.fspath(root): root, os.fspath(work): mirrored, os.path.realpath(work): mirrored}
         script = script_of(self._argv)
         if script is not None and os.path.isabs(script):
             folder = os.path.dirname(os.path.normpath(script))

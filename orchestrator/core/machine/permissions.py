@@ -24,7 +24,7 @@ def denial(path: Path) -> Denial | None:
     if found is None:
         return None
     about, name = found.stat(), shlex.quote(str(found))
-    owner, group = _user(about.st_uid), _group(about.st_gid)
+    owner, group = user_name(about.st_uid), _group(about.st_gid)
     reason = f"{found} belongs to {owner}:{group}, mode {stat.filemode(about.st_mode)}"
     if about.st_uid == os.geteuid():
         return Denial(reason, f"type: chmod -R u+rwX {name}")
@@ -63,7 +63,8 @@ def _shown(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def _user(uid: int) -> str:
+def user_name(uid: int) -> str:
+    """Return a user's name on this machine, or the number of one without a name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Int64, Job, Reason, Value
@@ -139,8 +139,15 @@ class LostEntry(AttemptsEntry):
     kind = "lost"
 
 
-# A file with the hash of its content in a run's code and in the accepted one; no name: the whole code's id.
-Change = tuple[str, str | None, str | None]
+class Change(NamedTuple):
+    """A file with its hash in a run's program and in a later one, ``None`` where absent.
+
+    Without a name: the ids of the whole code.
+    """
+
+    name: str
+    was: str | None
+    now: str | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,7 @@ import sys
 
 # Files that one process notes at most.
 _MOST = 5000
-_STARTS = ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system")
-
+_EVENTS = frozenset(("open", "exec", "subprocess.Popen", "os.exec", "os.posix_spawn", "os.system"))
 
 _notes = os.environ.get("ORCHESTRATE_IMPORTS", "")
 _folders = tuple(one + "/" for one in os.environ.get("ORCHESTRATE_PROJECT", "").split(os.pathsep) if one)
@@ -23,6 +22,8 @@ _seen = {_notes}
 
 def _watch(event, about):  # type: ignore[no-untyped-def]
     """Note a file when it is used: a program that is killed has no end. Called for each audit event."""
+    if event not in _EVENTS:
+        return
     try:
         if event == "open":
             path, mode, flags = about
@@ -31,7 +32,7 @@ def _watch(event, about):  # type: ignore[no-untyped-def]
         elif event == "exec":
             if about[0].co_filename[:1] != "<":
                 _see(about[0].co_filename)
-        elif event in _STARTS:
+        else:
             for item in map(os.fsdecode, about[:1] if event == "os.system" else about[1]):
                 for word in {item, *item.split()}:
                     _see(word)

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from orchestrator.config.program.identity import ProjectFiles
 from orchestrator.control.fleet import present
-from orchestrator.control.staleness import Difference, Staleness, said
+from orchestrator.control.staleness import Staleness, said
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.formatting import printable
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
+from orchestrator.rundir.records.ledger_entries import Change
 from orchestrator.status.select_runs import one_run
 
 _MOST_LINES = 60
@@ -66,7 +67,7 @@ def _versions(sweep_dir: SweepDir, run_id: str) -> Iterator[str]:
             yield f"{printable(package)}: {printable(str(trained))} trained it, {now} is installed"
 
 
-def _diff(one: Difference, kept: ProjectFiles, today: ProjectFiles) -> Iterator[str]:
+def _diff(one: Change, kept: ProjectFiles, today: ProjectFiles) -> Iterator[str]:
     yield f"{said(one)}:"
     was, now = _lines(kept.path(one.name), one.was), _lines(today.path(one.name), one.now)
     if was is None or now is None:
