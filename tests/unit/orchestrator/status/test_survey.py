@@ -77,6 +77,13 @@ def test_one_worker(logs: list[WorkerLog], alive: bool | None, expected: RunStat
     assert state_of([submission()], logs, alive).state is expected
 
 
+def test_a_note_of_a_run_at_work_is_said_until_its_next_progress() -> None:
+    noted = Event(PROGRESS, 6.0, RUN, 1, {"frames": 0, "note": "no metrics found so far"})
+    assert state_of([submission()], [started(CLAIM, noted)]).why == "no metrics found so far"
+    later = Event(PROGRESS, 7.0, RUN, 1, {"frames": 10})
+    assert state_of([submission()], [started(CLAIM, noted, later)]).why == ""
+
+
 def test_a_worker_of_a_lost_node_that_leaves_late_ends_no_run_of_the_next_one() -> None:
     again = Event(STARTED, 20.0, data={"holder": plain(HOLDER)})
     claim, late = Event(CLAIMED, 21.0, RUN, 2), Event(EXITED, 22.0, data={"why": "lost", "asked": True})
