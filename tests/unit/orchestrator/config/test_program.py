@@ -197,6 +197,35 @@ def test_an_edit_of_what_counts_is_another_program(project: Path, name: str) -> 
 
 
 @pytest.mark.parametrize(
+    ("text", "is_same"),
+    [
+        ("# remark\n\nimport lib.net as net\n\nprint( net )\n", True),
+        ("'''A docstring.'''\nimport lib.net as net\nprint(net)\n", True),
+        ("import helper as net\nprint(net)\n", False),
+        ("import lib.net as net\nprint(net, 1)\n", False),
+        ("import lib.net as net\nprint(net\n", False),
+    ],
+)
+def test_of_a_file_that_a_program_imports_the_syntax_counts(project: Path, text: str, is_same: bool) -> None:
+    (project / "train.py").write_text("import lib.net as net\nprint(net)\n")
+    asked, opened = point("python", "train.py"), frozenset({"train.py", "lib/net.py", "data/frames.csv"})
+    before = ProjectFiles(project).program(asked, opened)
+    assert before.files.keys() == opened
+    (project / "train.py").write_text(text)
+    (project / "helper.py").write_text("edited = 1\n")
+    assert (ProjectFiles(project).program(asked, opened).id == before.id) is is_same
+
+
+def test_a_docstring_that_a_program_reads_counts(project: Path) -> None:
+    asked, opened = point("python", "train.py"), frozenset({"train.py"})
+    ids = set()
+    for default in (1, 2):
+        (project / "train.py").write_text(f"'''--lr [default: {default}]'''\nparse(__doc__)\n")
+        ids.add(ProjectFiles(project).program(asked, opened).id)
+    assert len(ids) == 2
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "grid.yaml",
