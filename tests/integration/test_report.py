@@ -220,7 +220,7 @@ def test_the_answer_comes_first(results: Path) -> None:
     assert "the same distribution of returns, at most one page in twenty has a yes by luck" in page.words
     assert rows_of(page, "missing seeds")[1][:3] == ["t1", "mappo", "1 of 5"]
     judged = [row[1] for row in rows_of(page, "conditions")[1:]]
-    assert judged == ["no difference found"] * 7 + ["nothing to compare"]  # one evaluation has no interval
+    assert judged == ["no difference found"] * 8 + ["nothing to compare"]  # one evaluation has no interval
     assert "red flags" not in page.words
     assert two.count("<circle") == 15
     assert two.count('class="ends"') == 3
