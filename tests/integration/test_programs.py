@@ -596,8 +596,8 @@ def test_a_program_in_which_no_source_of_metrics_can_be_seen_is_a_warning(reposi
 def test_a_key_that_the_program_has_no_way_to_know_is_a_warning(repository: Project) -> None:
     """Not one that it may read from its run's description."""
 
-    def said(command: str, *argument: str) -> str:
-        text = f"name: mine\ntrainer: command\nbase: {{command: [{sys.executable}, {command}]}}\n"
+    def said(command: str, *argument: str, name: str = "mine") -> str:
+        text = f"name: {name}\ntrainer: command\nbase: {{command: [{sys.executable}, {command}]}}\n"
         repository.write("grid.yaml", text + "matrix: {lr: [1, 2], width: [1, 2]}\n")
         return repository.run(*argument or ("check", "grid.yaml"))
 
@@ -607,7 +607,8 @@ def test_a_key_that_the_program_has_no_way_to_know_is_a_warning(repository: Proj
     )
     assert "--lr={lr}" in warned
     assert "all good" not in warned
-    assert "does not use lr, width" in said("-c, 'pass'", "sweep", "--grid", "grid.yaml", "--detach")
+    swept = said("-c, 'pass'", "sweep", "--grid", "grid.yaml", "--detach", name="other")
+    assert "does not use lr, width" in swept
     assert "all good" in said("train.py, '{width}', '{lr}'")
     assert "all good" in said("-m, json")  # which is none of the project's
     assert "all good" in said("-c, 'import os; os.environ[\"ORCHESTRATE_RUN\"]'")
@@ -632,7 +633,7 @@ def test_a_seed_or_a_key_that_has_an_option_and_is_not_handed_over_is_refused(re
     assert "`command` does not use seed" in told
     assert "read ORCHESTRATE_SEED" in told
     options = "p.add_argument('--random-seed', type=int)\np.add_argument('--lr')\n"
-    repository.write("train.py", f"import argparse\np = argparse.ArgumentParser()\n{options}")
+    repository.write("train.py", f"import argparse, csv\np = argparse.ArgumentParser()\n{options}")
     refused = said("", code=2)
     assert 'add --random-seed, "{seed}" to `command`' in refused
     assert 'add --lr, "{lr}" to `command`' in refused
