@@ -56,6 +56,24 @@ def begin(
     )
 
 
+def begin_from(folder: Path, file: Path) -> NewProject:
+    """Write a grid that is drafted from a program, a job script or a sweep file; overwrite nothing.
+
+    Raises :class:`OrchestrateError` for a file that cannot be used, ``OSError`` if nothing can be written.
+    """
+    from orchestrator.ui.drafts.read import draft_of
+    from orchestrator.ui.drafts.text import name_of_grid, rendered
+
+    spelled = os.path.relpath(file, folder)
+    name = name_of_grid(spelled)
+    grid = GRID.with_name(f"{name}.yaml")
+    is_new = _write(folder / grid, rendered(draft_of(file, spelled)))
+    places = (folder / grid,)
+    return NewProject(
+        places if is_new else (), () if is_new else places, tuple(_commands(folder, None, grid, name))
+    )
+
+
 def _text(name: str) -> str:
     return (template("init") / name).read_text(encoding="utf-8")
 
@@ -80,12 +98,12 @@ def _profile(spec: BackendSpec, ask: RunCommand | None) -> str:
     return environment.from_string(_text(spec.example)).render(words)
 
 
-def _commands(folder: Path, profile: Path | None) -> list[str]:
+def _commands(folder: Path, profile: Path | None, grid: Path = GRID, name: str = "first") -> list[str]:
     go = [f"cd {shlex.quote(str(folder))}"] if os.path.normpath(folder) != "." else []
     here = [
-        f"orchestrate check {GRID}",
-        f"orchestrate sweep --grid {GRID}",
-        "orchestrate collect first && orchestrate report first",
+        f"orchestrate check {grid}",
+        f"orchestrate sweep --grid {grid}",
+        f"orchestrate collect {name} && orchestrate report {name}",
     ]
     there = [f"orchestrate doctor --on {profile}"] if profile is not None else []
     return [*go, *here, *there]

@@ -8,7 +8,6 @@ by name.
 from __future__ import annotations
 
 import ast
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,12 +15,12 @@ from pathlib import Path
 
 from orchestrator.config.command_line.command import module_of, program_file
 from orchestrator.config.command_line.placeholders import flags_in
+from orchestrator.config.program.options import name_of, options_of, sources
 from orchestrator.core.types import Run
 
 _FALSE = frozenset(("false", "no", "off", "0", "none", "null"))
 _WITHOUT_VALUE = frozenset(("store_true", "store_false", "BooleanOptionalAction"))
 _SEED_NAMES = ("seed", "random_seed", "rng_seed", "global_seed", "manual_seed")
-_MOST_FILES = 50
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def option_of(argv: Sequence[str], key: str) -> str | None:
         return None
     path = found[0].absolute()
     wanted = _SEED_NAMES if key == "seed" else (key.replace("-", "_"),)
-    named = (name for name in (*_declared(path)[0], *_named(path)) if name.startswith("--"))
+    named = (name for name in (*_declared(path)[0], *_spelled(path)) if name.startswith("--"))
     return next((name for name in named if name[2:].replace("-", "_") in wanted), None)
 
 
@@ -132,7 +131,7 @@ def _declared(path: Path) -> tuple[Mapping[str, Declared], bool]:
     """Return the options in a program's sources, and whether it has positional arguments."""
     found: dict[str, Declared | None] = {}
     has_positional = False
-    for tree in _sources(path):
+    for tree in sources(path):
         for node in ast.walk(tree):
             if not (isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument"):
                 continue
@@ -146,65 +145,16 @@ def _declared(path: Path) -> tuple[Mapping[str, Declared], bool]:
     return {name: option for name, option in found.items() if option is not None}, has_positional
 
 
-@cache
-def _named(path: Path) -> tuple[str, ...]:
-    """Return options by name: of click, and fields of classes in programs that call `tyro.cli`."""
-    nodes = [node for tree in _sources(path) for node in ast.walk(tree)]
-    calls = [node for node in nodes if isinstance(node, ast.Call)]
-    of_click = [
-        one.value
-        for call in calls
-        if _name(call.func) == "option"
-        for one in call.args
-        if isinstance(one, ast.Constant)
-    ]
-    fields = []
-    if any(ast.unparse(call.func) == "tyro.cli" for call in calls):
-        bodies = (node.body for node in nodes if isinstance(node, ast.ClassDef))
-        fields = [
-            f"--{_name(one.target)}" for body in bodies for one in body if isinstance(one, ast.AnnAssign)
-        ]
-    return *map(str, of_click), *fields
+def _spelled(path: Path) -> Iterator[str]:
+    """Yield the names of options that other libraries declare."""
+    for option in options_of(path):
+        if option.items[0].startswith("-") or ":" in option.items[0]:
+            yield f"--{option.key}"
 
 
 def _option(call: ast.Call) -> Declared:
     words = {word.arg: word.value for word in call.keywords}
     action, kind, default = (words.get(name) for name in ("action", "type", "default"))
-    return Declared(_name(action), _name(kind), isinstance(default, ast.Constant) and default.value is True)
-
-
-def _name(node: ast.expr | None) -> str:
-    """Return the last name of an expression or the text of a constant."""
-    if node is None:
-        return ""
-    if isinstance(node, ast.Constant):
-        return str(node.value)
-    return str(getattr(node, "attr", getattr(node, "id", "?")))
-
-
-def _sources(path: Path) -> Iterator[ast.AST]:
-    """Yield the syntax of a program's file and of files beside it or in this folder that it imports."""
-    todo, seen = [path], {os.path.abspath(path)}
-    while todo:
-        file = todo.pop()
-        try:
-            tree = ast.parse(file.read_bytes())
-        except (OSError, SyntaxError, ValueError, RecursionError):
-            continue
-        yield tree
-        for name in _imported(tree):
-            for folder in (file.parent, Path()):
-                other = folder.joinpath(*name.split(".")).with_suffix(".py")
-                if os.path.abspath(other) not in seen and len(seen) < _MOST_FILES and other.is_file():
-                    seen.add(os.path.abspath(other))
-                    todo.append(other)
-
-
-def _imported(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (one.name for one in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            yield module or "."
-            yield from (f"{module}.{one.name}".strip(".") for one in node.names if one.name != "*")
+    return Declared(
+        name_of(action), name_of(kind), isinstance(default, ast.Constant) and default.value is True
+    )

@@ -22,23 +22,32 @@ def init(
             "--resume", help="Copy orchestrate_run.py, with which programs resume, into the folder."
         ),
     ] = False,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Draft the grid from a program; docs/coming-from.md."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Begin a project: write a commented grid and profile.
 
     The grid trains at once; fill in the profile. It is one of slurm, or of
     skypilot with --on. On a login node it names partitions and accounts.
-    Existing files stay as they are.
+    Existing files stay as they are. With --from only a grid is written,
+    with the options that FILE declares; nothing is started.
 
     [bold]Examples[/bold]
 
       orchestrate init
       orchestrate init my-benchmark --on skypilot
+      orchestrate init --from train.py
     """
     from orchestrator.config.backends import DEFAULT_BACKEND
-    from orchestrator.ui.scaffold import begin
+    from orchestrator.ui.scaffold import begin, begin_from
 
-    begun = begin(folder, on or DEFAULT_BACKEND, resume=resume)
+    if source is not None:
+        begun = begin_from(folder, source)
+    else:
+        begun = begin(folder, on or DEFAULT_BACKEND, resume=resume)
     if as_json:
         print_json({"written": begun.written, "kept": begun.kept, "commands": begun.commands})
         return

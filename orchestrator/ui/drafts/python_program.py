@@ -1,0 +1,50 @@
+"""Draft a grid from a Python program: its options, seed, output folder and metrics."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from orchestrator.config.program.options import options_of, sources
+from orchestrator.core.errors import PlacedError
+from orchestrator.ui.drafts.text import Draft
+
+_LIBRARIES = "argparse, click, typer, tyro, absl, Hydra, OmegaConf and sys.argv[1]"
+# Names in a program's source, and the format of metrics that they stand for; the first counts.
+_METRICS = {
+    "ORCHESTRATE_METRICS": "",
+    "orchestrate_run": "",
+    "SummaryWriter": "tensorboard",
+    "tensorboard_log": "tensorboard",
+    "wandb": "wandb",
+    "DictWriter": "csv",
+    "Monitor": "monitor",
+    "jsonl": "jsonl",
+}
+
+
+def draft_of_python(file: Path, spelled: str) -> Draft:
+    """Read a program's sources. ``spelled``: the file as the command names it.
+
+    Raises :class:`PlacedError`.
+    """
+    text = file.read_bytes()
+    try:
+        ast.parse(text)
+    except SyntaxError as error:
+        raise PlacedError(
+            f"is not Python: {error.msg}", file=file, line=error.lineno, column=error.offset
+        ) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise PlacedError(f"is not Python: {error}", file=file) from None
+    path = file.absolute()
+    options = options_of(path)
+    notes = (
+        [] if options else [f"No options found; {_LIBRARIES} are read. See what --help of the program names."]
+    )
+    words = " ".join(ast.unparse(tree) for tree in sources(path))
+    source = next((kind for word, kind in _METRICS.items() if word in words), None)
+    later = [f"metrics: {{from: {source}}}  # docs/run-protocol.md, metrics without edits"] if source else []
+    if source is None:
+        later = ["# metrics: {from: csv}  # no logger found in the program: docs/run-protocol.md, metrics"]
+    return Draft(spelled, ["python", spelled], options, notes=notes, later=later)

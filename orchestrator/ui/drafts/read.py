@@ -1,0 +1,26 @@
+"""Choose the reader for a file that a grid is drafted from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.core.errors import OrchestrateError, PlacedError
+from orchestrator.ui.drafts.python_program import draft_of_python
+from orchestrator.ui.drafts.text import Draft
+
+_KINDS = "a Python program (.py)"
+
+
+def draft_of(file: Path, spelled: str) -> Draft:
+    """Read a file by its kind. ``spelled``: its path as a command names it.
+
+    Raises :class:`OrchestrateError` for a file of another kind or with content that cannot be used.
+    """
+    if not file.is_file():
+        raise OrchestrateError(f"--from: found no file {file}, expected {_KINDS}")
+    try:
+        if file.suffix == ".py":
+            return draft_of_python(file, spelled)
+    except OSError as error:
+        raise PlacedError(f"cannot be read: {error.strerror}", file=file) from None
+    raise OrchestrateError(f"--from: found {spelled}, expected {_KINDS}")

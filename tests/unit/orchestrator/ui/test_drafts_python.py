@@ -1,0 +1,160 @@
+"""What `orchestrate init --from train.py` writes: a grid whose runs get the program's own defaults."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.config.command_line.placeholders import arguments
+from orchestrator.config.grid import parse_grid
+from orchestrator.config.sweep import runs_of
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.ui.drafts.read import draft_of
+from orchestrator.ui.drafts.text import rendered
+from orchestrator.ui.scaffold import begin_from
+
+ARGPARSE = """
+import argparse
+RATE = 1e-5
+parser = argparse.ArgumentParser()
+parser.add_argument("env", help="the task", default="x", nargs="?")
+parser.add_argument("--lr", type=float, default=RATE, help="rate: {a}, # and 'quotes'")
+parser.add_argument("--random-seed", type=int, default=0)
+parser.add_argument("--hidden", nargs="+", type=int, default=[64, 64])
+parser.add_argument("--cuda", action="store_true")
+parser.add_argument("--norm", action=argparse.BooleanOptionalAction, default=True)
+parser.add_argument("--steps", type=int, default=1e6)
+parser.add_argument("--frames", type=int, default=10 * 2**10)
+parser.add_argument("--log-dir", default="runs")
+parser.add_argument("--note", default="a, b: null #")
+parser.add_argument("--no", default="no")
+parser.add_argument("--api-key", default="abc")
+parser.add_argument("-v", action="count", default=0)
+parser.add_argument("--clip", type=float)
+"""
+TYRO = '''
+import os, tyro, dataclasses
+from dataclasses import dataclass
+from torch.utils.tensorboard import SummaryWriter
+@dataclass
+class Optimizer:
+    lr: float = 2.5e-4
+    """the rate"""
+@dataclass
+class Base:
+    seed: int = 1
+@dataclass
+class Args(Base):
+    exp_name: str = os.path.basename(__file__)[: -len(".py")]
+    env_id: str = "CartPole-v1"
+    """the environment"""
+    norm: bool = True
+    optimizer: Optimizer = dataclasses.field(default_factory=Optimizer)
+    hidden: tuple[int, ...] = (64, 32)
+    target_kl: float | None = None
+args = tyro.cli(Args)
+'''
+CLICK = """
+import click
+@click.command()
+@click.option("--lr", default=1e-3, help="rate")
+@click.option("--shout/--no-shout", default=True)
+@click.option("--fast", is_flag=True)
+@click.argument("seed", type=int)
+def main(lr, shout, fast, seed): ...
+"""
+TYPER = """
+import typer
+from typing import Annotated
+app = typer.Typer()
+@app.command()
+def main(seed: int, learning_rate: float = 1e-3, wide: bool = False,
+         k: int = typer.Option(3, "--kk", help="n")): ...
+"""
+ABSL = """
+from absl import flags
+flags.DEFINE_float("lr", 1e-3, "The rate")
+flags.DEFINE_bool("norm", True, "")
+flags.DEFINE_integer("seed", 3, "")
+"""
+ARGV = "import sys\nlr = float(sys.argv[1]) if len(sys.argv) > 1 else 0.5\nseed = int(sys.argv[2])\n"
+FIRST_ARGUMENTS = {
+    TYRO: "--seed 0 --env_id CartPole-v1 --norm --optimizer.lr 0.00025 --hidden 64 32",
+    CLICK: "--lr 0.001 --shout 0",
+    TYPER: "0 --learning-rate 0.001 --no-wide --kk 3",
+    ABSL: "--lr=0.001 --norm=true --seed=0",
+    ARGV: "0.5 0",
+}
+
+
+def drafted(folder: Path, text: str, name: str = "train.py") -> str:
+    (folder / name).write_text(text)
+    return rendered(draft_of(folder / name, name))
+
+
+def argument_lists(grid: str) -> list[list[str]]:
+    """The arguments of each run of a grid, without the program."""
+    runs = runs_of(parse_grid(grid, "grid.yaml")).runs
+    points: list[Mapping[str, Any]] = [run.point for run in runs]
+    return [arguments(point["command"], point)[2:] for point in points]
+
+
+def test_arguments_of_a_draft_are_the_defaults_of_argparse(tmp_path: Path) -> None:
+    text = drafted(tmp_path, ARGPARSE)
+    names: dict[str, Any] = {}
+    exec(ARGPARSE, names)
+    parser: argparse.ArgumentParser = names["parser"]
+    lists = argument_lists(text)
+    assert len(lists) == 3
+    for seed, given in enumerate(lists):
+        assert vars(parser.parse_args(given)) == {**vars(parser.parse_args([])), "random_seed": seed}
+    assert "  lr: 1e-05  # float; rate: {a}, # and 'quotes'\n" in text
+    assert "# api-key: left out of command: it looks like a secret" in text
+    assert "log-dir: runs  # output folder" in text
+
+
+@pytest.mark.parametrize("program", FIRST_ARGUMENTS, ids=["tyro", "click", "typer", "absl", "argv"])
+def test_options_of_other_libraries_are_passed_in_their_way(program: str, tmp_path: Path) -> None:
+    text = drafted(tmp_path, program)
+    lists = argument_lists(text)
+    assert " ".join(lists[0]) == FIRST_ARGUMENTS[program]
+    assert len(lists) == 3
+    assert ("metrics: {from: tensorboard}" in text) == (program == TYRO)
+
+
+def test_a_required_option_is_refused_until_it_has_a_value(tmp_path: Path) -> None:
+    text = drafted(
+        tmp_path, "from argparse import *\np = ArgumentParser()\np.add_argument('--data', required=True)"
+    )
+    with pytest.raises(OrchestrateError, match="asks for 'data'"):
+        argument_lists(text)
+    assert argument_lists(text.replace("# data: …", "data: x")) == [["--data", "x"]]
+
+
+def test_a_grid_that_is_there_stays(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(ABSL)
+    begun = begin_from(tmp_path, tmp_path / "train.py")
+    assert begun.written == (tmp_path / "sweeps/train.yaml",)
+    assert "orchestrate check sweeps/train.yaml" in begun.commands[-3]
+    assert begin_from(tmp_path, tmp_path / "train.py").kept == begun.written
+
+
+def test_bad_input_is_an_error_with_its_place(tmp_path: Path) -> None:
+    with pytest.raises(OrchestrateError, match=r"train\.py:2:\d+: is not Python"):
+        drafted(tmp_path, "import sys\ndef (:\n")
+    with pytest.raises(OrchestrateError, match="found no file"):
+        draft_of(tmp_path / "none.py", "none.py")
+    draw = random.Random(0)
+    for text in (ARGPARSE, TYRO, CLICK, TYPER, ABSL, ARGV):
+        for _ in range(15):
+            content = bytearray(text.encode()[: draw.randrange(len(text))])
+            content += draw.randbytes(draw.choice((0, 3)))
+            (tmp_path / "cut.py").write_bytes(bytes(content))
+            with contextlib.suppress(OrchestrateError):
+                parse_grid(rendered(draft_of(tmp_path / "cut.py", "cut.py")), "grid.yaml")
