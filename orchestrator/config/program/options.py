@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from orchestrator.config.program.constants import constant, default_of
 from orchestrator.core.types import Value
@@ -69,7 +70,7 @@ class Program:
             if name_of(call.func) in names or ast.unparse(call.func) in names:
                 yield call
 
-    def option(self, key: str, items: tuple[str, ...], default: ast.expr | None, **words: str) -> Option:
+    def option(self, key: str, items: tuple[str, ...], default: ast.expr | None, **words: Any) -> Option:
         """Make an option with a default that is text of the program; without one it is required."""
         if default is None:
             return Option(key, items, required=True, **words)
@@ -97,7 +98,7 @@ def _of_argparse(program: Program) -> Iterator[Option]:
 def _argument(program: Program, names: list[str], words: Mapping[str, ast.expr]) -> Option | None:
     name = next((one for one in names if one.startswith("--")), names[0])
     key, action = name.lstrip("-"), name_of(words.get("action"))
-    told = {"type": name_of(words.get("type")), "help": text_of(words.get("help"))}
+    told: dict[str, Any] = {"type": name_of(words.get("type")), "help": text_of(words.get("help"))}
     if action in _WITHOUT_RUN:
         return None
     if action in ("store_true", "store_false") and name.startswith("--"):
@@ -126,7 +127,7 @@ def _of_click(program: Program) -> Iterator[Option]:
             continue
         name, _, other = next((one for one in names if one.startswith("--")), names[0]).partition("/")
         key = name.lstrip("-")
-        told = {"type": name_of(words.get("type")), "help": text_of(words.get("help"))}
+        told: dict[str, Any] = {"type": name_of(words.get("type")), "help": text_of(words.get("help"))}
         default = words.get("default")
         items = (name, f"{{{key}}}") if name.startswith("-") else (f"{{{key}}}",)
         if text_of(words.get("is_flag")) == "True" or other:

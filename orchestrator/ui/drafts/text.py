@@ -13,8 +13,20 @@ from orchestrator.core.secret_detection import looks_secret, secret_in
 from orchestrator.core.types import Value
 
 SEED_NAMES = ("seed", "random_seed", "rng_seed", "global_seed", "manual_seed")
-_OUTPUTS = ("log_dir", "logdir", "output_dir", "out_dir", "outdir", "save_dir", "save_path", "results_dir")
-_OUTPUTS += ("log_path", "output_path", "output", "tensorboard_log", "run_dir", "work_dir", "workdir")
+_OUTPUTS = (
+    *(
+        "log_dir",
+        "logdir",
+        "output_dir",
+        "out_dir",
+        "outdir",
+        "save_dir",
+        "save_path",
+        "results_dir",
+        "output",
+    ),
+    *("log_path", "output_path", "tensorboard_log", "run_dir", "work_dir", "workdir"),
+)
 _OWN_KEYS = ("command", "code", "target")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_./+~-]*")
 _PLAIN = re.compile(r"(?!(?:null|true|false|yes|no|on|off|nan|inf)$)[A-Za-z_./-][\w./-]*", re.IGNORECASE)
