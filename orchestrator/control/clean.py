@@ -26,8 +26,10 @@ from orchestrator.rundir import CodeDir, Result, RunDir, SweepDir, removable
 from orchestrator.rundir.attempts.absent_files import mark_absent, read_absent
 from orchestrator.rundir.copies.synced import no_sync
 from orchestrator.rundir.copy_origin import read_copy
+from orchestrator.rundir.files.placed import written_files
 from orchestrator.rundir.records.ledger_entries import AssignedEntry, DamagedEntry, jobs_of, submissions
 from orchestrator.rundir.removable import CHECKPOINTS, OPTIONAL_KINDS
+from orchestrator.rundir.run import WORK
 from orchestrator.status.survey import Survey
 from orchestrator.sync.wandb import plan_uploads
 
@@ -38,6 +40,7 @@ DROPPABLE: Mapping[str, str] = {
     "wandb": "uploaded W&B logs",
     "policies": "policies kept in training",
     OUTSIDE: "checkpoints of runs outside the grid",
+    WORK: "working folders of finished programs",
 }
 _LEFTOVERS, _RETIRED = "leftovers of finished runs", "attempts before a retry"
 _TEMPORARY, _CODE = "temporary files of killed runs", "code that no run refers to"
@@ -272,6 +275,11 @@ class _TreeRuns:
                 found.further += 1
             else:
                 found.drop(DROPPABLE[kind], run, files)
+        written = written_files(run.work)
+        if WORK in self.options.drop:
+            found.add(DROPPABLE[WORK], written)
+        else:
+            found.kept[WORK] += removable.size_of(written)
         if run.run_id in self.outside:
             files = needed.get(CHECKPOINTS, [])
             if OUTSIDE in self.options.drop:

@@ -38,7 +38,7 @@ from orchestrator.rundir.files.kinds import MALFORMED
 from orchestrator.rundir.files.plain_files import PathWithin, is_listed, read_plain
 from orchestrator.rundir.records.result import ManifestItem, Result
 
-ATTEMPTS, RETIRED = "attempts", re.compile(r"retired-([0-9]+)\.json")
+ATTEMPTS, WORK, RETIRED = "attempts", "work", re.compile(r"retired-([0-9]+)\.json")
 
 
 class RunDir:
@@ -46,6 +46,8 @@ class RunDir:
 
     description_path = PathWithin("run.json")
     result_path = PathWithin("result.json")
+    # The folder in which a program starts: it holds what the program wrote there, in all attempts.
+    work = PathWithin(WORK)
     _attempts = PathWithin(ATTEMPTS)
 
     def __init__(self, path: Path, descriptions: Descriptions | None = None) -> None:

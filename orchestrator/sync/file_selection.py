@@ -10,8 +10,9 @@ from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import RunDir
 from orchestrator.rundir.attempts.absent_files import MARK
 from orchestrator.rundir.copies.synced import RESULT, RUNS, is_brought, is_derived, kind_of
+from orchestrator.rundir.files.placed import is_placed_copy
 from orchestrator.rundir.records.result import ManifestItem
-from orchestrator.rundir.run import ATTEMPTS
+from orchestrator.rundir.run import ATTEMPTS, WORK
 from orchestrator.sync.request import SyncOptions, checkpoints
 from orchestrator.sync.rsync import ListedFile, Listing
 from orchestrator.sync.verify import is_as_listed
@@ -88,7 +89,7 @@ def _choose(chosen: ChosenFiles, entries: Sequence[ListedFile], options: SyncOpt
             chosen.misplaced += [entry.path] * (len(inside.parts) == 1)
             chosen.whole = False
             continue
-        if not is_brought(path):
+        if not is_brought(path) or (not entry.folder and _is_placed(inside, entry.time)):
             continue
         if inside.parts:
             chosen.there.add(inside.as_posix())
@@ -113,6 +114,12 @@ def _is_in_place(inside: PurePosixPath, folder: bool) -> bool:
     if top in (RESULT, MARK) or kind_of(PurePosixPath(top)) == "":
         return not folder and not more
     return top != ATTEMPTS or folder or bool(more)
+
+
+def _is_placed(inside: PurePosixPath, changed: float) -> bool:
+    """Return whether a file of a run is one of the project's, placed in the working folder for a while."""
+    top, *more = inside.parts or ("",)
+    return top == WORK and is_placed_copy("/".join(more), changed)
 
 
 def _is_wanted(entry: ListedFile, inside: PurePosixPath, options: SyncOptions, of_run: bool) -> bool:

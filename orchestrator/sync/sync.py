@@ -25,6 +25,7 @@ from orchestrator.rundir.copies.synced import CODE, INDEX, RUNS, kind_of, sync_l
 from orchestrator.rundir.copy_origin import Copy, read_copy, write_copy
 from orchestrator.rundir.files.atomic import storage_errors
 from orchestrator.rundir.index import index_rows
+from orchestrator.rundir.run import WORK
 from orchestrator.sync.bucket_mirror import MirrorOptions
 from orchestrator.sync.file_selection import ChosenFiles, choose, run_of
 from orchestrator.sync.listing import SweepSync, list_tree, sweep_sync_of
@@ -358,9 +359,10 @@ def _note(sync: SweepSync, what: str, done: str, names: Sequence[str]) -> None:
 
 
 def _is_usual(name: str) -> bool:
-    """Return whether a link is left by intention: of a code snapshot, or by W&B to its own logs."""
+    """Return whether a link is left by intention: of code, of a working folder, or by W&B to its own logs."""
     top, *inside = PurePosixPath(name).parts
-    return top == CODE or (top == RUNS and kind_of(PurePosixPath(*inside[1:])) == "wandb")
+    of_program = top == RUNS and inside[1:2] == [WORK]
+    return top == CODE or of_program or (top == RUNS and kind_of(PurePosixPath(*inside[1:])) == "wandb")
 
 
 def _batches(chosen: Iterable[ChosenFiles]) -> Iterator[list[ChosenFiles]]:

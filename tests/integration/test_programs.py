@@ -223,15 +223,21 @@ def test_a_new_module_that_is_in_no_commit_makes_a_result_dirty(repository: Proj
     assert repository.table()["dirty"].to_list() == [True]
 
 
-def test_settings_that_a_program_writes_beside_itself_are_named_and_left_out(tmp_path: Path) -> None:
+WRITES_SETTINGS = """
+where, seed = os.environ["ORCHESTRATE_SUBMIT_DIR"], os.environ["ORCHESTRATE_SEED"]
+open(f"{where}/params_{seed}.yaml", "w")
+"""
+
+
+def test_settings_that_a_program_writes_into_its_project_are_named_and_left_out(tmp_path: Path) -> None:
     """Also of runs without a copy of their code, which were trained before the grid said so."""
     project = Project(tmp_path / "project", git=False)
-    project.write("train.py", TRAIN + "open(f'params_{os.environ[\"ORCHESTRATE_SEED\"]}.yaml', 'w')\n")
+    project.write("train.py", TRAIN + WRITES_SETTINGS)
     project.sweep()
     assert project.states() == {0: "done"}  # traced
     project = Project(tmp_path / "shell", git=False)
     project.write("run.sh", f"exec {sys.executable} train.py\n")
-    project.write("train.py", TRAIN + "open(f'params_{os.environ[\"ORCHESTRATE_SEED\"]}.yaml', 'w')\n")
+    project.write("train.py", TRAIN + WRITES_SETTINGS)
     grid = project.grid
 
     def shell_grid(seeds: int, more: str = "") -> None:

@@ -33,6 +33,7 @@ HEAVY = (
 # What the worker side may know of the control plane.
 SHARED = (
     "config.code.identity",
+    "config.code.key_files",
     "config.code.worktree",
     "config.command_line",
     "config.file_kinds",

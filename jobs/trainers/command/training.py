@@ -18,7 +18,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ from typing import Any
 from jobs.trainers.command.declared import Declared, declared_in, imported_packages, raised
 from jobs.trainers.command.inbox import Inbox
 from jobs.trainers.command.traced import Trace
-from jobs.training.context import GRACE_SHARE, BadConfigError, InterruptedRun, Outcome, RunContext
+from jobs.trainers.command.working_folder import WorkingFolder
+from jobs.training.context import GRACE_SHARE, BadConfigError, FencedRun, InterruptedRun, Outcome, RunContext
 from jobs.training.processes.log_reason import FROM_OUTSIDE, UNKNOWN, FailureReason, reason_in
 from jobs.training.processes.process_tree import die_with_parent
 from jobs.training.processes.ranks import SCRATCH, RankError, how_it_ended
@@ -50,6 +52,7 @@ from orchestrator.rundir import AttemptDir, CheckpointFile, CodeDir
 DESCRIPTION = "ORCHESTRATE_RUN"
 SEED = "ORCHESTRATE_SEED"
 METRICS, CHECKPOINTS = "ORCHESTRATE_METRICS", "ORCHESTRATE_CHECKPOINT_DIR"
+SUBMIT_DIR = "ORCHESTRATE_SUBMIT_DIR"
 RESUME, IMPORTS = "ORCHESTRATE_RESUME", "ORCHESTRATE_IMPORTS"
 # Of programs on other nodes: what they write there is dropped.
 _DROPPED = {METRICS: f"{SCRATCH}/metrics.jsonl", CHECKPOINTS: SCRATCH, IMPORTS: f"{SCRATCH}/imports"}
@@ -93,8 +96,14 @@ def train(context: RunContext) -> Outcome:
     require_program(argv)
     patterns_of(context.run)
     minutes = minutes_of(context.run)
+    with _working_folder(argv, context) as start:
+        return _train(argv, start, minutes, context)
+
+
+def _train(argv: list[str], start: Path, minutes: float | None, context: RunContext) -> Outcome:
+    """Run the program in the folder ``start``."""
     checkpoint = context.newest()
-    inbox = Inbox(context, checkpoint, minutes, context.run_dir.path / "work")
+    inbox = Inbox(context, checkpoint, minutes, context.run_dir.work)
     attempt, history = context.attempt, thinned(context.rows, _MOST_HISTORY)
     trace = Trace(context, argv)
     where = Logging(context.run.loggers, os.environ.get("WANDB_PROJECT") or context.sweep)
@@ -105,7 +114,7 @@ def train(context: RunContext) -> Outcome:
             attempt = context.run_dir.attempt(checkpoint.attempt)
             inbox.declared = declared_in(attempt.inbox_metrics)
         else:
-            _run(argv, inbox, context, {**_variables(context, checkpoint), **trace.variables})
+            _run(argv, start, inbox, context, {**_variables(context, checkpoint), **trace.variables})
         inbox.log()
     rows = context.rows
     if inbox.time.over or (COMMAND.minutes in context.run.overrides and not COMMAND.minutes_key(context.run)):
@@ -145,11 +154,11 @@ def _caught_error(inbox: Inbox, context: RunContext) -> dict[str, str]:
     return {"caught_error": reason.text, "remark": remark}
 
 
-def _run(argv: list[str], inbox: Inbox, context: RunContext, variables: dict[str, str]) -> None:
+def _run(argv: list[str], start: Path, inbox: Inbox, context: RunContext, variables: dict[str, str]) -> None:
     """Run the program until it is done. Raises the error that its exit code means."""
-    context.ranks.start(argv, {**variables, **_DROPPED})
+    context.ranks.start(argv, {**variables, **_DROPPED}, start)
     inherited = {name: value for name, value in os.environ.items() if name != RESUME}
-    program = _start(argv, {**inherited, **variables, **context.ranks.variables()})
+    program = _start(argv, {**inherited, **variables, **context.ranks.variables()}, start)
     inbox.program_started()
     try:
         _judge(_supervise(program, inbox, context), context, inbox)
@@ -159,6 +168,24 @@ def _run(argv: list[str], inbox: Inbox, context: RunContext, variables: dict[str
             program.kill()
             program.wait()
         context.ranks.close()
+
+
+@contextmanager
+def _working_folder(argv: list[str], context: RunContext) -> Iterator[Path]:
+    """Provide the folder in which the program starts; remove what was placed in it afterwards.
+
+    An attempt that lost its claim removes nothing: the folder is the next attempt's.
+    """
+    context.guard()
+    results = context.run_dir.path.parents[2].resolve()
+    folder = WorkingFolder(context.run_dir.work.absolute(), Path.cwd(), results)
+    folder.place(argv)
+    try:
+        yield folder.start
+    finally:
+        with suppress(FencedRun):
+            context.guard()
+            folder.clear()
 
 
 def command_line(run: Run) -> list[str]:
@@ -207,6 +234,7 @@ def _variables(context: RunContext, checkpoint: CheckpointFile | None) -> dict[s
     """Return what the program's environment has beside this process's."""
     attempt, run = context.attempt, context.run
     variables = {
+        SUBMIT_DIR: os.environ.get(SUBMIT_DIR, os.getcwd()),
         DESCRIPTION: str(context.run_dir.description_path),
         METRICS: str(attempt.inbox_metrics),
         CHECKPOINTS: str(attempt.inbox_checkpoints),
@@ -225,7 +253,7 @@ def _variables(context: RunContext, checkpoint: CheckpointFile | None) -> dict[s
     return variables
 
 
-def _start(argv: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(argv: list[str], environment: Mapping[str, str], folder: Path) -> subprocess.Popen[bytes]:
     parent = os.getpid()
 
     def prepare() -> None:
@@ -234,7 +262,9 @@ def _start(argv: list[str], environment: Mapping[str, str]) -> subprocess.Popen[
         signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
     try:
-        return subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, preexec_fn=prepare)
+        return subprocess.Popen(
+            argv, env=environment, stdin=subprocess.DEVNULL, cwd=folder, preexec_fn=prepare
+        )
     except OSError as error:
         raise BadConfigError(f"cannot start {argv[0]!r}: {error.strerror}") from error
 

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from jobs.training.processes.connection import Connection
 from jobs.training.processes.log_reason import FROM_OUTSIDE, UNKNOWN, FailureReason, reason_of
@@ -140,11 +141,15 @@ class Ranks:
         numbers |= {"NODE_RANK": rank, "NNODES": self.size}
         return {**self._master, **{name: str(number) for name, number in numbers.items()}}
 
-    def start(self, argv: Sequence[str], variables: Mapping[str, str]) -> None:
-        """Start this program as every other rank; ``variables``: beside the agent's and the rank's own."""
+    def start(self, argv: Sequence[str], variables: Mapping[str, str], folder: Path | None = None) -> None:
+        """Start this program as every other rank, in ``folder``, by default the current one.
+
+        ``variables``: beside the agent's and the rank's own.
+        """
+        start = os.fspath(folder or os.getcwd())
         for rank in self._ranks:
             own = {**variables, **self.variables(rank.number)}
-            rank.connection.send({"start": list(argv), "variables": own, "folder": os.getcwd()})
+            rank.connection.send({"start": list(argv), "variables": own, "folder": start})
         if self._ranks:
             self._attending.start()
 

@@ -21,6 +21,7 @@ from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir.attempts.attempt import CHECKPOINT, AttemptDir, listdir
 from orchestrator.rundir.copies.synced import HANDOVER, RUNS
 from orchestrator.rundir.files.atomic import dump_json, read_json, storage_errors, write_atomic
+from orchestrator.rundir.files.placed import written_files
 from orchestrator.rundir.files.plain_files import read_plain
 from orchestrator.rundir.run import ATTEMPTS, RETIRED, RunDir
 from orchestrator.rundir.sweep import GRIDS, LEDGER, SweepDir
@@ -148,10 +149,12 @@ class JobFiles:
         run = self._run(run_id)
         # List checkpoints first: a file that one depends on then exists when it is listed.
         found = {path: stamp for one in run.attempts() for path, stamp in _files(one.checkpoints)}
-        left_out = {run.result_path, *(attempt.scratch for attempt in run.attempts())}
+        left_out = {run.result_path, run.work, *(attempt.scratch for attempt in run.attempts())}
         for path, stamp in _files(run.path, left_out):
             if not is_checkpoint(path.name):
                 found[path] = stamp
+        for path in written_files(run.work):
+            found |= _files(path)
         return {self._name(path): stamp for path, stamp in found.items()}
 
     def _own_attempts(self, run_id: str) -> list[AttemptDir]:

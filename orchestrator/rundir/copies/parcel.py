@@ -24,6 +24,7 @@ from orchestrator.core.types import Job
 from orchestrator.rundir.attempts.attempt import AttemptDir, listdir
 from orchestrator.rundir.code import CodeDir
 from orchestrator.rundir.files.atomic import storage_errors, temporary_name, write_atomic
+from orchestrator.rundir.files.placed import written_files
 from orchestrator.rundir.files.plain_files import read_plain
 from orchestrator.rundir.run import RunDir
 from orchestrator.rundir.sweep import SweepDir
@@ -204,6 +205,7 @@ def _next_attempt_files(run: RunDir) -> Iterator[Path]:
     for name in listdir(run.path):
         if name.startswith("retired-"):
             yield run.path / name
+    yield from written_files(run.work)
     for attempt in run.attempts():
         yield from (path for path in _records(attempt) if path.exists())
 
