@@ -28,7 +28,7 @@ def metrics_section(sweep_dir: SweepDir) -> Mapping[str, str]:
 
 def left_metrics(run_dir: RunDir, declared: Mapping[str, str]) -> list[Row]:
     """Return the rows of what a run's program left, as the grid declares it; wall times are unknown."""
-    files = MetricFolder(run_dir.path / "work", declared, {})
+    files = MetricFolder(run_dir.work, declared, {})
     files.ended()
     rows: list[Row] = []
     while found := files.last_rows():

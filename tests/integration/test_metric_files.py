@@ -8,12 +8,8 @@ from pathlib import Path
 from orchestrator.rundir import SweepDir
 from tests.integration.test_programs import Project
 
-# It writes into the run's own folder whatever it is asked for: nothing of it names the variable for metrics.
-PROGRAM = """import os, sys
-from pathlib import Path
+PROGRAM = """import sys
 kind, seed = sys.argv[1], int(sys.argv[2])
-folder = Path(os.environ["ORCHESTRATE_RUN"]).parent / "work"
-folder.mkdir(exist_ok=True)
 tables = {
     "usual": ("progress.csv", "time/total_timesteps,rollout/ep_rew_mean"),
     "odd": ("scores.csv", "tick,score"),
@@ -21,7 +17,7 @@ tables = {
 if kind in tables:
     name, head = tables[kind]
     rows = "".join(f"{100 * step},{step + seed}\\n" for step in range(1, 4))
-    (folder / name).write_text(f"{head}\\n{rows}")
+    open(name, "w").write(f"{head}\\n{rows}")
 """
 GRID = """name: mine
 trainer: command
@@ -33,6 +29,7 @@ matrix: {kind: [usual, odd, none], seed: [0]}
 def test_a_programs_files_are_its_metrics_at_once_or_later(tmp_path: Path) -> None:
     project = Project(tmp_path / "project", git=False)
     project.write("train.py", PROGRAM)
+    project.write("data.csv", "step,reward\n1,1\n")  # of the project, and none of a run's metrics
     project.write("grid.yaml", GRID)
     said = project.run("sweep", "grid.yaml")
     assert "3/3 done" in said
