@@ -18,6 +18,8 @@ _EVENTS = frozenset(("open", "exec", "subprocess.Popen", "os.exec", "os.posix_sp
 _notes = os.environ.get("ORCHESTRATE_IMPORTS", "")
 _folders = tuple(one + "/" for one in os.environ.get("ORCHESTRATE_PROJECT", "").split(os.pathsep) if one)
 _seen = {_notes}
+# An environment may lie in the project.
+_library = os.path.dirname(os.__file__) + "/"
 
 
 def _watch(event, about):  # type: ignore[no-untyped-def]
@@ -44,10 +46,10 @@ def _see(path, is_read=True):  # type: ignore[no-untyped-def]
     if path in _seen or len(_seen) > _MOST or (path[:1] == "/" and not path.startswith(_folders)):
         return
     full = os.path.abspath(path)
-    is_new = full not in _seen and full.startswith(_folders) and "-packages/" not in full
+    is_new = full not in _seen and full.startswith(_folders) and not full.startswith(_library)
     _seen.update((path, full))
     # What the program wrote itself does not count, nor does it when read later.
-    if is_new and is_read and "\n" not in full and os.path.isfile(full):
+    if is_new and is_read and not _is_of_package(full) and "\n" not in full and os.path.isfile(full):
         with open(_notes, "a", encoding="utf-8", errors="surrogateescape") as file:
             file.write("file\t" + full + "\n")
 
@@ -81,8 +83,11 @@ def _write_whole_lines():  # type: ignore[no-untyped-def]
 
 def _is_installed(module):  # type: ignore[no-untyped-def]
     # Not by getattr, here and below: a module may load others for that.
-    origin = str(getattr(module, "__dict__", {}).get("__file__"))
-    return "site-packages" in origin or "dist-packages" in origin
+    return _is_of_package(str(getattr(module, "__dict__", {}).get("__file__")))
+
+
+def _is_of_package(path):  # type: ignore[no-untyped-def]
+    return "site-packages" in path or "dist-packages" in path
 
 
 def _version(name, module):  # type: ignore[no-untyped-def]
