@@ -539,6 +539,9 @@ def test_the_hook_notes_the_files_of_the_project_that_a_program_uses(tmp_path: P
     env = {**os.environ, "PYTHONPATH": str(HOOK.parent)}
     env |= {"ORCHESTRATE_IMPORTS": str(notes), "ORCHESTRATE_PROJECT": str(project)}
     (project / "train.py").write_text(program)
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    subprocess.run([warm.FRESH, "train.py"], cwd=project, env=env)
+    notes.unlink()  # now no source of a module is read
     subprocess.run([warm.FRESH, "train.py"], cwd=project, env=env)
     noted = [line.partition("\t")[2] for line in notes.read_text().splitlines() if line.startswith("file")]
     names = [Path(path).relative_to(project).as_posix() for path in noted]
