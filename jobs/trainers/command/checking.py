@@ -14,6 +14,7 @@ from pathlib import Path
 
 from jobs.check import ELSEWHERE, SEEDS, Problem
 from jobs.trainers.command.argparse_options import misread, option_of, placeholder_for
+from jobs.trainers.command.interpreter import faults_of
 from jobs.trainers.command.training import (
     DESCRIPTION,
     METRICS,
@@ -65,8 +66,8 @@ def check(runs: Sequence[Run]) -> list[Problem]:
             _require_code(run)
         except OrchestrateError as error:
             problems.setdefault(str(error), Problem(run.run_id, CODE_KEY, str(error), error.hint))
-    misread_ones = () if problems else _misread_arguments(runs)
-    return [*problems.values(), *_unused_keys(runs), *misread_ones, *_without_metrics(runs)]
+    warnings = () if problems else (*_misread_arguments(runs), *_faults_of_pythons(runs))
+    return [*problems.values(), *_unused_keys(runs), *warnings, *_without_metrics(runs)]
 
 
 def _misread_arguments(runs: Sequence[Run]) -> Iterator[Problem]:
@@ -97,6 +98,16 @@ def _without_metrics(runs: Sequence[Run]) -> Iterator[Problem]:
                 blocks=False,
             )
             return
+
+
+def _faults_of_pythons(runs: Sequence[Run]) -> Iterator[Problem]:
+    """Warn of Pythons that cannot start the program here, each fault once."""
+    seen = set()
+    for run in runs if ELSEWHERE not in os.environ else ():
+        for text, hint in faults_of(command_line(run)):
+            if text not in seen:
+                seen.add(text)
+                yield Problem(run.run_id, COMMAND_KEY, f"`command`: {text}", hint, blocks=False)
 
 
 def _unused_keys(runs: Sequence[Run]) -> Iterator[Problem]:

@@ -20,9 +20,13 @@ _SHELL = re.compile(r"(ba|da|z|k|a|fi)?sh")
 _OTHER = re.compile(r"perl|ruby|Rscript|julia|node|lua|php")
 # Programs that start another one, named among their arguments.
 _WRAPPER = re.compile(
-    r"accelerate|conda|deepspeed|env|hatch|mamba|micromamba|mpiexec|mpirun|nice|numactl|pdm|pipenv|poetry|srun|"
+    r"accelerate|apptainer|singularity|conda|deepspeed|env|hatch|mamba|micromamba|mpiexec|mpirun|nice|numactl|pdm|pipenv|poetry|srun|"
     r"stdbuf|taskset|time|timeout|torchrun|uvx?|xvfb-run"
 )
+# Of these, an absolute path may be one in the image.
+_CONTAINERS = ("apptainer", "singularity")
+# Options of `uv run` without a value.
+_UV_FLAGS = ("--no-sync", "--frozen", "--locked", "--offline")
 # Options with a separate value, and options that exclude a program file.
 _VALUED_PYTHON = frozenset(("-W", "-X", "--check-hash-based-pycs"))
 _VALUED_SHELL = frozenset(("-o", "-O", "--rcfile", "--init-file"))
@@ -64,7 +68,9 @@ def is_shell(program: str) -> bool:
 def program_file(argv: Sequence[str]) -> str | None:
     """Return the file required to start the program, as :func:`script_of`; also from a shell's code."""
     code = code_of(argv) if argv and is_shell(argv[0]) else None
-    return script_of(argv) if code is None else _script_in(code)
+    script = script_of(argv) if code is None else _script_in(code)
+    in_image = script and os.path.isabs(script) and os.path.basename(argv[0]) in _CONTAINERS
+    return None if in_image else script
 
 
 def code_of(argv: Sequence[str]) -> str | None:
@@ -138,7 +144,8 @@ def script_of(argv: Sequence[str]) -> str | None:
             return _script_after(argv[position + 1 :], name)
         if not position and not _WRAPPER.fullmatch(name):
             return None
-        if position and _SCRIPT.fullmatch(item) and not argv[position - 1].startswith("-"):
+        before = argv[position - 1] if position else ""
+        if position and _SCRIPT.fullmatch(item) and (not before.startswith("-") or before in _UV_FLAGS):
             return item
     return None
 
