@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.core.errors import OrchestrateError, PlacedError
+from orchestrator.ui.drafts.job_script import draft_of_job_script
 from orchestrator.ui.drafts.python_program import draft_of_python
 from orchestrator.ui.drafts.text import Draft
 
-_KINDS = "a Python program (.py)"
+_KINDS = "a Python program (.py) or a job script (.sh, .bash, .sbatch, .job)"
 
 
 def draft_of(file: Path, spelled: str) -> Draft:
@@ -21,6 +22,8 @@ def draft_of(file: Path, spelled: str) -> Draft:
     try:
         if file.suffix == ".py":
             return draft_of_python(file, spelled)
+        if file.suffix in (".sh", ".sbatch", ".bash", ".job"):
+            return draft_of_job_script(file, spelled)
     except OSError as error:
         raise PlacedError(f"cannot be read: {error.strerror}", file=file) from None
     raise OrchestrateError(f"--from: found {spelled}, expected {_KINDS}")

@@ -24,7 +24,9 @@ def init(
     ] = False,
     source: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE", help="Draft the grid from a program; docs/coming-from.md."),
+        typer.Option(
+            "--from", metavar="FILE", help="Draft the grid from a program or job script; docs/coming-from.md."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
