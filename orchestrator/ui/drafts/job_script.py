@@ -198,8 +198,8 @@ def _end_of_loop(statements: Sequence[tuple[int, str]], start: int) -> int:
     raise _Unread("for without done")
 
 
+def _drafted(spelled: str, commands: Sequence[Sequence[str]], options: Mapping[str, str]) -> Draft:
     """Return a draft of runs with these argument lists; each argument that differs between them is a key."""
-    """Return the draft whose runs have these argument lists; what differs between them becomes a key."""
     if len({len(argv) for argv in commands}) > 1:
         raise PlacedError("found runs with different numbers of arguments, expected the same", file=spelled)
     columns = list(zip(*commands, strict=True))
