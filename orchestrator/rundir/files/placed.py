@@ -1,6 +1,6 @@
 """Tell files that were placed in a run's working folder from those that its program wrote there.
 
-A placed link is absolute and ends with its own path in the folder. A placed copy has a time in 1971 that
+A placed link is absolute and ends with its own path in the folder. A placed copy has a time in 1981 that
 holds a checksum of that path. So no record is needed, on any file system and at any source of a sync.
 """
 
@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-_1971 = 365 * 86400
+_1981 = 4018 * 86400  # a zip file holds no time before 1980
 _STEPS = 1 << 12
 
 
 def placed_time(name: str, changed: float) -> int:
     """Return the time of a copy placed under ``name``; ``changed``: that of its original."""
-    return _1971 + zlib.crc32(os.fsencode(name)) % _STEPS * _STEPS + int(changed) % _STEPS
+    return _1981 + zlib.crc32(os.fsencode(name)) % _STEPS * _STEPS + int(changed) % _STEPS
 
 
 def is_placed_copy(name: str, changed: float) -> bool:
