@@ -19,6 +19,7 @@ from orchestrator.core.errors import NotFoundError, OrchestrateError
 from orchestrator.rundir import CodeDir, RunDir, SweepDir, Uploaded, removable, sha256
 from orchestrator.rundir.copies.synced import sync_lock
 from orchestrator.rundir.files.atomic import temporary_name
+from orchestrator.rundir.files.placed import placed_time
 from orchestrator.sync.wandb import plan_uploads
 from orchestrator.ui.cli import app
 from tests.helpers import COMMANDS, wait_for
@@ -482,3 +483,20 @@ def test_mistakes(arguments: list[str], told: str, tmp_path: Path, monkeypatch: 
     assert told in str(done.exception)
     assert isinstance(done.exception, OrchestrateError)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_programs_wrote_beside_themselves_goes_only_by_name(tree: Tree) -> None:
+    written = [run.work / "runs" / "agent.pt" for run in tree.runs()]
+    for path in written:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"0" * 2048)
+    placed = written[0].with_name("placed.csv")  # left by a kill
+    placed.touch()
+    os.utime(placed, (placed_time("runs/placed.csv", 0),) * 2)
+    tree.run("clean", "--yes")
+    assert [path.exists() for path in written] == [True] * len(written)
+    before = tree.told()
+    assert tree.clean("--drop", "work", "--yes")["files"] == len(written)
+    assert [path.exists() for path in written] == [False] * len(written)
+    assert placed.exists()
+    assert tree.told() == before

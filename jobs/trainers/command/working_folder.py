@@ -146,7 +146,7 @@ class WorkingFolder:
     def _link(self, name: str) -> bool:
         self._placed += 1
         try:
-            os.symlink(self._root / name, self._path / name)
+            os.symlink(f"{self._root}/{name}", f"{self._path}/{name}")
         except FileExistsError:
             return False
         return True
