@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from orchestrator.config.program.hydra_keys import config_options
 from orchestrator.config.program.options import options_of, sources
 from orchestrator.core.errors import PlacedError
 from orchestrator.ui.drafts.text import Draft
@@ -38,7 +39,7 @@ def draft_of_python(file: Path, spelled: str) -> Draft:
     except (ValueError, RecursionError, MemoryError) as error:
         raise PlacedError(f"is not Python: {error}", file=file) from None
     path = file.absolute()
-    options = options_of(path)
+    options = options_of(path) or config_options(path)
     notes = (
         [] if options else [f"No options found; {_LIBRARIES} are read. See what --help of the program names."]
     )

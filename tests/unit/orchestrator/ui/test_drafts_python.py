@@ -128,6 +128,21 @@ def test_options_of_other_libraries_are_passed_in_their_way(program: str, tmp_pa
     assert ("metrics: {from: tensorboard}" in text) == (program == TYRO)
 
 
+def test_keys_of_a_config_of_hydra_are_passed(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/main.yaml").write_text(
+        "defaults: [_self_, {model: mlp}]\nseed: 0\noptimizer: {lr: 0.1, betas: [0.9, 0.99]}\nclip: null\n"
+        "out: ${hydra:runtime.cwd}\nhydra: {run: {dir: x}}\n"
+    )
+    main = '@hydra.main(version_base=None, config_path="conf", config_name="main")\ndef main(config): ...\n'
+    text = drafted(tmp_path, f"import hydra\n{main}")
+    first = ["model=mlp", "seed=0", "optimizer.lr=0.1", "optimizer.betas=[0.9, 0.99]", "clip=null"]
+    assert argument_lists(text)[0] == first
+    (tmp_path / "conf/main.yaml").write_text("a: [")
+    with pytest.raises(OrchestrateError, match=r"main\.yaml:\d+:\d+: "):
+        drafted(tmp_path, f"import hydra\n{main}")
+
+
 def test_a_required_option_is_refused_until_it_has_a_value(tmp_path: Path) -> None:
     text = drafted(
         tmp_path, "from argparse import *\np = ArgumentParser()\np.add_argument('--data', required=True)"
