@@ -41,10 +41,10 @@ def former_points(runs: Mapping[str, Run], labels: Collection[str], sweep_dir: S
     for run in new:
         point = run.point
         for keys, rows in by_keys.items():
-            row = rows.get(_spelled(point, keys)) if keys <= point.keys() else None
+            candidate = rows.get(_spelled(point, keys)) if keys <= point.keys() else None
             more = {key: value for key, value in point.items() if key not in keys}
-            if row is not None and results.are_of(row, more):
-                found[run.run_id] = row.point
+            if candidate is not None and results.are_of(candidate, more):
+                found[run.run_id] = candidate.point
                 break
     return found
 

@@ -112,8 +112,7 @@ SECTIONS: Mapping[str, str] = {
     ),
     "notify": (
         "A command that sends a message when the sweep ends, when a first run fails, and when a budget is "
-        "used up: the program and its arguments, with `{event}`, `{sweep}` and `{message}` "
-        "([notifications](notify.md))."
+        "used up: the program and its arguments, with `{event}`, `{sweep}` and `{message}`."
     ),
 }
 _TARGET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
