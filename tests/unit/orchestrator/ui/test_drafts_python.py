@@ -114,6 +114,8 @@ def test_arguments_of_a_draft_are_the_defaults_of_argparse(tmp_path: Path) -> No
     assert len(lists) == 3
     for seed, given in enumerate(lists):
         assert vars(parser.parse_args(given)) == {**vars(parser.parse_args([])), "random_seed": seed}
+    turned = argument_lists(text.replace("norm: true", "norm: false").replace("cuda: false", "cuda: true"))[0]
+    assert (parser.parse_args(turned).norm, parser.parse_args(turned).cuda) == (False, True)
     assert "  lr: 1e-05  # float; rate: {a}, # and 'quotes'\n" in text
     assert "# api-key: left out of command: it looks like a secret" in text
     assert "log-dir: runs  # output folder" in text
