@@ -47,6 +47,7 @@ def _see(path, is_read=True):  # type: ignore[no-untyped-def]
         return
     full = os.path.abspath(path)
     is_new = full not in _seen and full.startswith(_folders) and not full.startswith(_library)
+    is_new = is_new and not full.endswith(".pyc")  # of which the source counts
     _seen.update((path, full))
     # What the program wrote itself does not count, nor does it when read later.
     if is_new and is_read and not _is_of_package(full) and "\n" not in full and os.path.isfile(full):
