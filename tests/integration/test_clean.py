@@ -312,13 +312,13 @@ def test_an_unfinished_run_outside_the_grid_loses_its_checkpoints_when_asked(tre
     assert "checkpoints of runs outside the grid" not in tree.whats("--drop", "outside-grid")
     tree.sweep_dir.index_path.write_bytes(index)
     tree.write_grid(seeds=1)
-    tree.run("sweep", "--grid", "grid.yaml")
+    tree.run("sweep", "--grid", "grid.yaml", "--yes")
     os.unlink(outside.result_path)
     assert "checkpoints of runs outside the grid" not in tree.whats()
     assert tree.clean("--yes", "--drop", "outside-grid")["files"] == 3
     assert outside.checkpoints() == []
     tree.write_grid(seeds=2)
-    assert "2/2 done" in tree.run("sweep", "--grid", "grid.yaml")
+    assert "2/2 done" in tree.run("sweep", "--grid", "grid.yaml", "--yes")
 
 
 def test_code_that_no_run_refers_to(tree: Tree) -> None:
