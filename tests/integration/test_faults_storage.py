@@ -116,9 +116,10 @@ def _fill_in_mid_sweep(disk: Path, tmp_path: Path) -> None:
     program, filler = tmp_path / "program.py", disk / "filler"
     program.write_text(
         "import json, os, pathlib\n"
-        "if os.environ['ORCHESTRATE_SEED'] == '1' and not pathlib.Path('filled').exists():\n"
-        "    pathlib.Path('filled').touch()\n"
-        "    with open('disk/filler', 'wb') as file:\n"
+        f"filled = pathlib.Path({str(tmp_path / 'filled')!r})\n"
+        "if os.environ['ORCHESTRATE_SEED'] == '1' and not filled.exists():\n"
+        "    filled.touch()\n"
+        f"    with open({str(filler)!r}, 'wb') as file:\n"
         "        while True: file.write(bytes(1000)) and file.flush()\n"
         "row = {'iteration': 1, 'frames': 1, 'total': 1, 'metrics': {'return': 1.0}}\n"
         "open(os.environ['ORCHESTRATE_METRICS'], 'a').write(json.dumps(row) + '\\n')\n"

@@ -33,7 +33,12 @@ class Hand:
 
     @property
     def counting(self) -> str:
-        return f"command=[{sys.executable},{COMMANDS / 'count.py'},audit,'{STEPS}',pace]"
+        return f"command=[{','.join(self.argv)}]"
+
+    @property
+    def argv(self) -> list[str]:
+        audit, pace = self.folder / "audit", self.folder / "pace"
+        return [sys.executable, str(COMMANDS / "count.py"), str(audit), f"'{STEPS}'", str(pace)]
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -151,7 +156,7 @@ def test_an_element_trains_its_own_run_and_lists_all(hand: Hand) -> None:
 
 
 def test_somebodys_grid_goes_on_to_say_what_is_in_the_sweep(hand: Hand) -> None:
-    command = [sys.executable, str(COMMANDS / "count.py"), "audit", str(STEPS), "pace"]
+    command = [item.strip("'") for item in hand.argv]
     grid = {"name": "mine", "trainer": "command", "base": {"command": command}, "matrix": {"seed": [0, 1]}}
     (hand.folder / "grid.yaml").write_text(json.dumps(grid))
     hand.orchestrate("sweep", "--grid", "grid.yaml", "--follow")
