@@ -4,7 +4,8 @@ Usage: count.py AUDIT STEPS SECONDS_PER_STEP [CHECKPOINT_EVERY]
 
 SECONDS_PER_STEP may be a file that holds them: what a test writes there sets the pace from then on, in the
 step that is being waited for too. A second number in it is the last step that is done before the file says
-otherwise, so that a test finds the run where it wants to, however fast or slow the machine is.
+otherwise, so that a test finds the run where it wants to, however fast or slow the machine is. Relative paths
+are of the folder of the call: runs share these files.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ POLL = 0.02
 
 
 def main() -> int:
-    audit, steps, pace = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    audit, steps, pace = shared(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     every = int(sys.argv[4]) if len(sys.argv) > 4 else 3
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: asked.append(number))
@@ -76,8 +77,12 @@ def read(pace: str) -> tuple[float, float]:
     try:
         return float(pace), math.inf
     except ValueError:
-        seconds, *last = Path(pace).read_text().split() or [POLL]  # it may be being written
+        seconds, *last = shared(pace).read_text().split() or [POLL]  # it may be being written
         return float(seconds), float(last[0]) if last else math.inf
+
+
+def shared(name: str) -> Path:
+    return Path(os.environ.get("ORCHESTRATE_SUBMIT_DIR", ""), name)
 
 
 def report(step: int, steps: int, total: float) -> None:

@@ -47,15 +47,10 @@ class Lab:
         unfinished.write_text(f"{seconds} {last}")
         unfinished.replace(self.folder / "pace")
 
-    @property
-    def counting(self) -> list[str]:
-        """Command of tests/commands/count.py for all runs: with one trace, at one pace."""
-        program, audit, pace = helpers.COMMANDS / "count.py", self.folder / "audit", self.folder / "pace"
-        return [sys.executable, str(program), str(audit), str(STEPS), str(pace)]
-
     def count_grid(self, runs: int, pace: float = 0.0, last: int = STEPS) -> None:
         """Sweep `tiny`, of so many runs of tests/commands/count.py, at this :meth:`pace`."""
-        self.write_grid("tiny", "command", {"command": self.counting}, {"seed": list(range(runs))})
+        argv = [sys.executable, str(helpers.COMMANDS / "count.py"), "audit", str(STEPS), "pace"]
+        self.write_grid("tiny", "command", {"command": argv}, {"seed": list(range(runs))})
         self.pace(pace, last)
 
     def train_grid(self, iterations: int = 12) -> None:

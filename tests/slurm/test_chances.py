@@ -42,7 +42,8 @@ def test_the_sites_own_limit_is_found_out_and_fed_through(lab: Lab, undisturbed:
 
 
 def test_canaries_hold_back_what_would_only_fail(lab: Lab, slurm: Cluster) -> None:
-    lab.write_grid("birds", "command", {}, {"command": [lab.counting, ["false"]], "seed": [0, 1, 2, 3]})
+    count = [sys.executable, str(helpers.COMMANDS / "count.py"), "audit", "20", "pace"]
+    lab.write_grid("birds", "command", {}, {"command": [count, ["false"]], "seed": [0, 1, 2, 3]})
     lab.pace(0.05)
     told = lab.sweep("birds", "--canary", "--follow", code=1)
     assert "3 runs held back" in told

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from tests import helpers
 from tests.slurm.cluster import Cluster
-from tests.slurm.lab import Lab, judge, judge_runs
+from tests.slurm.lab import STEPS, Lab, judge, judge_runs
 
 
 def test_a_sweep_over_two_nodes(lab: Lab, undisturbed: Lab, slurm: Cluster) -> None:
@@ -18,7 +19,8 @@ def test_a_sweep_over_two_nodes(lab: Lab, undisturbed: Lab, slurm: Cluster) -> N
 
 
 def test_runs_of_different_sizes_share_the_cores_of_jobs(lab: Lab, slurm: Cluster) -> None:
-    lab.write_grid("tiny", "command", {"command": lab.counting}, {"threads": [1, 2], "seed": [0, 1]})
+    argv = [sys.executable, str(helpers.COMMANDS / "count.py"), "audit", str(STEPS), "pace"]
+    lab.write_grid("tiny", "command", {"command": argv}, {"threads": [1, 2], "seed": [0, 1]})
     lab.pace(0.01)
     lab.sweep()
     assert judge_runs(lab, slurm) == [1] * 4
@@ -31,7 +33,8 @@ def test_runs_of_different_sizes_share_the_cores_of_jobs(lab: Lab, slurm: Cluste
 
 def test_cancel_retry_and_logs(lab: Lab, slurm: Cluster) -> None:
     """One run in each job: two of the six are at work, the others wait."""
-    talking = ["sh", "-c", 'echo "this is run $ORCHESTRATE_SEED"; exec "$@"', "sh", *lab.counting]
+    count = [str(helpers.COMMANDS / "count.py"), "audit", str(STEPS), "pace"]
+    talking = ["sh", "-c", 'echo "this is run $ORCHESTRATE_SEED"; exec "$@"', "sh", sys.executable, *count]
     lab.write_grid("tiny", "command", {"command": talking}, {"seed": list(range(6))})
     lab.pace(0.1, last=6)
     lab.profile(pack=1)
