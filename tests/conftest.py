@@ -55,7 +55,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left = [item for item in items if item.get_closest_marker("nightly") and not is_drawn(item.nodeid, asked)]
     if left:
         config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if item not in set(left)]
+        gone = set(left)
+        items[:] = [item for item in items if item not in gone]
 
 
 def is_drawn(nodeid: str, asked: str) -> bool:

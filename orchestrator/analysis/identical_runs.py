@@ -6,7 +6,6 @@ Where a key or the seed never reaches the program, metrics are equal to the last
 from __future__ import annotations
 
 import hashlib
-import json
 import marshal
 import re
 from collections import Counter
@@ -14,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.run_table import METRICS_HASH, RunReading
 from orchestrator.core.types import RunState
 from orchestrator.rundir.attempts.metrics import depends_on_time
@@ -32,16 +30,12 @@ _FIGURES = ("frames", "iterations", "initial_return", "final_return", "best_retu
 def with_hashes(readings: Sequence[RunReading]) -> list[RunReading]:
     """Return the readings; add a hash of the metrics to finished runs that may have identical ones.
 
-    Metrics that never change within a run, as those of a policy that fails in every episode, count only in
-    sweeps where no two seeds differ.
+    Metrics that never change within a run do not count: a policy that fails in every episode has the same
+    ones with any seed.
     """
     ended = [one for one in readings if one.state in (RunState.DONE, RunState.STALE) and one.history]
     alike = Counter(map(_figures, ended))
-    finals = gathered((_without_seed(one), repr(one.facts.get("final_return"))) for one in ended)
-    seeded = {sweep for (sweep, _), values in finals.items() if len(set(values)) > 1}
-    hashes = {
-        id(one): _hash(one, constant=one.sweep not in seeded) for one in ended if alike[_figures(one)] > 1
-    }
+    hashes = {id(one): _hash(one) for one in ended if alike[_figures(one)] > 1}
     return [
         replace(one, facts={**one.facts, METRICS_HASH: hashes[id(one)]}) if id(one) in hashes else one
         for one in readings
@@ -52,15 +46,10 @@ def _figures(reading: RunReading) -> tuple[str, ...]:
     return reading.sweep, *(repr(reading.facts.get(name)) for name in _FIGURES)
 
 
-def _without_seed(reading: RunReading) -> tuple[str, str]:
-    others = {key: value for key, value in reading.index.point.items() if key != "seed"}
-    return reading.sweep, json.dumps(others, sort_keys=True)
-
-
-def _hash(reading: RunReading, *, constant: bool) -> str | None:
-    """Return the hash of all metrics, ``None`` without any; ``constant``: also of those that never change."""
+def _hash(reading: RunReading) -> str | None:
+    """Return the hash of all metrics; ``None`` without any, and if none of them ever changes."""
     metrics = [sorted(one for one in row.metrics.items() if _counts(one[0])) for row in reading.history]
-    if not any(metrics) or (not constant and all(one == metrics[0] for one in metrics)):
+    if all(one == metrics[0] for one in metrics):
         return None
     places = [(row.iteration, row.frames) for row in reading.history]
     content = marshal.dumps((_figures(reading), places, metrics), 2)

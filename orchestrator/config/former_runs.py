@@ -21,7 +21,8 @@ _Point = Mapping[str, Value]
 def former_points(runs: Mapping[str, Run], labels: Collection[str], sweep_dir: SweepDir) -> dict[str, _Point]:
     """Return the points of former runs, by the ids of the runs that they are today.
 
-    Of unfinished runs only those in the latest grid count, and only labels may differ.
+    Each is one run's at most. Of unfinished runs only those in the latest grid count, and only labels may
+    differ.
     """
     try:
         index = sweep_dir.read_index()
@@ -36,47 +37,35 @@ def former_points(runs: Mapping[str, Run], labels: Collection[str], sweep_dir: S
     for row in left:
         keys = frozenset(row.point).difference(labels)
         by_keys.setdefault(keys, {}).setdefault(_spelled(row.point, keys), row)
-    results = _Results(sweep_dir)
     found: dict[str, _Point] = {}
+    taken: set[str] = set()
     for run in new:
         point = run.point
         for keys, rows in by_keys.items():
             candidate = rows.get(_spelled(point, keys)) if keys <= point.keys() else None
             more = {key: value for key, value in point.items() if key not in keys}
-            if candidate is not None and results.are_of(candidate, more):
+            if candidate is None or candidate.run_id in taken:
+                continue
+            if _is_of(sweep_dir, candidate, more):
+                taken.add(candidate.run_id)
                 found[run.run_id] = candidate.point
                 break
     return found
 
 
-class _Results:
-    """Results of a sweep's runs. One is read for all seeds of a configuration."""
-
-    def __init__(self, sweep_dir: SweepDir) -> None:
-        self._sweep_dir = sweep_dir
-        self._known: dict[str, bool] = {}
-
-    def are_of(self, row: IndexRow, more: _Point) -> bool:
-        """Return whether the run counts, and was trained with these values of keys that its point lacks."""
-        if not more:
-            return row.in_grid or self._sweep_dir.run_to_read(row.run_id).has_result()
-        if not self._sweep_dir.run_to_read(row.run_id).has_result():
-            return False
-        key = json.dumps([_spelled(row.point, row.point.keys() - {"seed"}), _spelled(more, more)])
-        if key not in self._known:
-            config = self._config(row.run_id)
-            self._known[key] = all(
-                same_value(_value(config, bare_key(name))) == same_value(value)
-                for name, value in more.items()
-            )
-        return self._known[key]
-
-    def _config(self, run_id: str) -> Any:
-        try:
-            result = self._sweep_dir.run_to_read(run_id).result()
-        except (DamagedFileError, OSError):
-            return None
-        return None if result is None else result.fields.get("config")
+def _is_of(sweep_dir: SweepDir, row: IndexRow, more: _Point) -> bool:
+    """Return whether the run counts, and was trained with these values of keys that its point lacks."""
+    run_dir = sweep_dir.run_to_read(row.run_id)
+    if not more:
+        return row.in_grid or run_dir.has_result()
+    try:
+        result = run_dir.result() if run_dir.has_result() else None
+    except (DamagedFileError, OSError):
+        return False
+    config = None if result is None else result.fields.get("config")
+    return all(
+        same_value(_value(config, bare_key(name))) == same_value(value) for name, value in more.items()
+    )
 
 
 def _value(config: Any, key: str) -> Any:

@@ -46,9 +46,11 @@ def _evaluated(node: ast.expr, names: Mapping[str, ast.expr]) -> Value:
         left, right = _number(node.left, names), _number(node.right, names)
         if not isinstance(node.op, ast.Pow) or abs(right) < 64:
             try:
-                return _OPERATORS[type(node.op)](left, right)
+                value = _OPERATORS[type(node.op)](left, right)
             except ArithmeticError:
-                pass
+                value = None
+            if isinstance(value, int | float):
+                return value
     if isinstance(node, ast.Call) and ast.unparse(node.func) in ("int", "float") and len(node.args) == 1:
         number = _number(node.args[0], names)
         return int(number) if ast.unparse(node.func) == "int" else float(number)
@@ -66,6 +68,8 @@ def default_of(node: ast.expr, names: Mapping[str, ast.expr], kind: str) -> tupl
     """Return a default, and why it cannot be passed: empty if it can."""
     try:
         value = constant(node, names)
+    except RecursionError:
+        return None, "its default is a long expression"
     except ValueError:
         text = ast.unparse(node)
         return None, f"its default is {text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}"

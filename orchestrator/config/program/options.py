@@ -283,7 +283,7 @@ def text_of(node: ast.expr | None) -> str:
     """Return a constant as one line of text; empty for any other expression."""
     try:
         return " ".join(str(constant(node, {})).split()) if node is not None else ""
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
 
 
@@ -320,5 +320,6 @@ def _imported(tree: ast.AST) -> Iterator[str]:
             yield from (one.name for one in node.names)
         elif isinstance(node, ast.ImportFrom):
             module = node.module or ""
-            yield module or "."
+            if module:
+                yield module
             yield from (f"{module}.{one.name}".strip(".") for one in node.names if one.name != "*")

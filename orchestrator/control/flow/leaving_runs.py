@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.config.grid.model import same_value
-from orchestrator.core.errors import DamagedFileError
+from orchestrator.config.grid.model import bare_key, same_value
+from orchestrator.config.yaml_files.nodes import Entries, YamlFile, read_nodes
+from orchestrator.core.errors import DamagedFileError, PlacedError
 from orchestrator.core.formatting import count, listed
 from orchestrator.core.types import Sweep
 from orchestrator.rundir import SweepDir
@@ -23,7 +24,7 @@ class LeavingRuns:
     """So many finished runs (``number``) of the latest grid that a new one lacks.
 
     ``keys``: those in which all of them differ from every point, if they differ in nothing else; each with
-    its section and its values before and now.
+    its section, if that is known, and its values before and now.
     """
 
     number: int
@@ -33,9 +34,9 @@ class LeavingRuns:
         leave = f"{count(self.number, 'finished run')} {'leaves' if self.number == 1 else 'leave'} the grid"
         if not self.keys:
             return f"{leave}: no point has their keys and values"
-        sections = ", ".join(dict.fromkeys(section for section, _, _ in self.keys.values()))
+        sections = ", ".join(dict.fromkeys(section for section, _, _ in self.keys.values() if section))
         names = listed([f"`{key}`" for key in self.keys], _MOST_NAMED)
-        return f"{leave}: only {names} differ{'s' * (len(self.keys) == 1)} ({sections})"
+        return f"{leave}: only {names} differ{'s' * (len(self.keys) == 1)}{f' ({sections})' * bool(sections)}"
 
     @property
     def hint(self) -> str:
@@ -58,19 +59,40 @@ def leaving_runs(sweep: Sweep, sweep_dir: SweepDir) -> LeavingRuns | None:
             and row.run_id not in sweep.points
             and sweep_dir.run_to_read(row.run_id).has_result()
         ]
-    return LeavingRuns(len(gone), _differing(gone, [*sweep.points.values()])) if gone else None
+    if not gone:
+        return None
+    former = sweep_dir.latest_grid()
+    sections = {**_sections(former[1] if former else ""), **_sections(sweep.grid_text)}
+    return LeavingRuns(len(gone), _differing(gone, [*sweep.points.values()], sections))
+
+
+def _sections(grid_text: str) -> dict[str, str]:
+    """Return the section of each key in a grid's `base` and `matrix`; none of a text that is no grid."""
+    try:
+        grid = read_nodes(grid_text, YamlFile("grid"))
+    except PlacedError:
+        return {}
+    return {
+        bare_key(entry.key): part.key
+        for part in (grid.entries if isinstance(grid, Entries) else ())
+        if part.key in ("base", "matrix") and isinstance(part.node, Entries)
+        for entry in part.node.entries
+    }
 
 
 def _differing(
-    gone: Sequence[Mapping[str, Any]], points: Sequence[Mapping[str, Any]]
+    gone: Sequence[Mapping[str, Any]], points: Sequence[Mapping[str, Any]], sections: Mapping[str, str]
 ) -> dict[str, tuple[str, str, str]]:
     """Return the keys of which the runs share no value with the points; none if that is not all."""
     found = {}
     for key in dict.fromkeys(key for point in (*gone, *points) for key in point):
         before, now = list(_values(key, gone)), list(_values(key, points))
         if set(before).isdisjoint(now):
-            section = "base" if len(before) == len(now) == 1 else "matrix"
-            found[key] = section, listed(before, _MOST_NAMED), listed(now, _MOST_NAMED)
+            found[key] = (
+                sections.get(bare_key(key), ""),
+                listed(before, _MOST_NAMED),
+                listed(now, _MOST_NAMED),
+            )
     rest = {_without(found, point) for point in points}
     return found if all(_without(found, point) in rest for point in gone) else {}
 

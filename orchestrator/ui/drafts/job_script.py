@@ -23,7 +23,10 @@ from orchestrator.core.types import Value
 from orchestrator.ui.drafts.text import SEED_NAMES, Draft
 
 _MOST_RUNS = 10_000
-_OPTION = re.compile(r"#SBATCH\s+(?:--(?P<long>[\w-]+)|-(?P<short>\w))[= \t]*(?P<value>[^\s#]*)")
+_MOST_STEPS = 200_000
+_OPTION = re.compile(
+    r"^#SBATCH[ \t]+(?:--(?P<long>[\w-]+)|-(?P<short>\w))[= \t]*(?P<value>[^\s#]*)", re.MULTILINE
+)
 _TASK_ID = re.compile(r"\$\{?([A-Z]+_ARRAY_TASK_ID)\b")
 _ASSIGNED = re.compile(
     r"(?P<before>(?:export|local|readonly|declare(?: -\w+)?) )?\s*(?P<name>\w+)=(?P<value>.*)", re.S
@@ -54,15 +57,14 @@ def draft_of_job_script(file: Path, spelled: str) -> Draft:
         for match in _OPTION.finditer(text)
     }
     ids = {match[1] for match in _TASK_ID.finditer(text)}
-    commands = []
+    statements = list(_statements(text))
+    script = _Script(file)
     for task in _tasks(options.get("array", ""), file):
-        statements = list(_statements(text))
-        commands += _Script(file, {name: [str(task)] for name in ids}).run(statements)
-        if len(commands) > _MOST_RUNS:
-            raise PlacedError(f"found more than {_MOST_RUNS:,} runs", file=file)
-    if not commands:
+        script.values = {name: [str(task)] for name in ids}
+        script.run(statements)
+    if not script.commands:
         raise PlacedError("found no line that starts python", file=file)
-    return _drafted(spelled, commands, options)
+    return _drafted(spelled, script.commands, options)
 
 
 def _tasks(array: str, file: Path) -> list[int]:
@@ -98,14 +100,15 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 class _Script:
-    """Values of a script's variables, as far as they are read."""
+    """Values of a script's variables, as far as they are read, and the arguments of every start of Python."""
 
-    def __init__(self, file: Path, values: _Values) -> None:
-        self.file, self.values = file, values
+    def __init__(self, file: Path) -> None:
+        self.file, self.values = file, _Values()
+        self.commands: list[list[str]] = []
+        self._steps = 0
 
-    def run(self, statements: Sequence[tuple[int, str]]) -> list[list[str]]:
-        """Return the arguments of every start of Python. Raises :class:`PlacedError`."""
-        commands: list[list[str]] = []
+    def run(self, statements: Sequence[tuple[int, str]]) -> None:
+        """Interpret statements. Raises :class:`PlacedError`."""
         position = 0
         while position < len(statements):
             line, text = statements[position]
@@ -115,18 +118,19 @@ class _Script:
                     end = _end_of_loop(statements, position)
                     for value in self._words(loop[2]):
                         self.values[loop[1]] = [value]
-                        commands += self.run(statements[position:end])
+                        self.run(statements[position:end])
+                        self._step(line)
                     position = end + 1
                 elif assigned := _ASSIGNED.fullmatch(text):
                     if re.match(r"[^\s\"'($`]*\s+\S", assigned["value"]) or re.search(r"\spython", text):
                         raise _Unread(text)
                     self._assign(assigned["name"], assigned["value"])
                 elif _WITHOUT_ARGUMENTS.match(text) and not re.search(r"[|&]", text):
-                    continue
+                    pass
                 elif started := _PYTHON.fullmatch(_STARTER.sub("", text, count=1)):
                     if started.start(1) or re.search(r"[|<`]|&&|\|\|", text):
                         raise _Unread(text)
-                    commands.append(self._words(re.sub(r"\s*(\d?>+\s*\S+|&\s*$)", "", started[1])))
+                    self.commands.append(self._words(re.sub(r"\s*(\d?>+\s*\S+|&\s*$)", "", started[1])))
                 else:
                     raise _Unread(text)
             except (_Unread, ValueError, RecursionError, IndexError) as error:
@@ -138,7 +142,16 @@ class _Script:
                     line=line,
                     hint=f"write base: {{command: [bash, {self.file.name}]}} and set its variables by hand",
                 ) from None
-        return commands
+            self._step(line)
+
+    def _step(self, line: int) -> None:
+        """Count a statement. Raises :class:`PlacedError` beyond the limits."""
+        self._steps += 1
+        if len(self.commands) > _MOST_RUNS:
+            raise PlacedError(f"found more than {_MOST_RUNS:,} runs", file=self.file, line=line)
+        if self._steps > _MOST_STEPS:
+            found = f"found loops of more than {_MOST_STEPS:,} statements, expected fewer"
+            raise PlacedError(found, file=self.file, line=line)
 
     def _assign(self, name: str, value: str) -> None:
         try:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.core.errors import OrchestrateError
 from orchestrator.ui.cli.common import Json, print_json
 
 
@@ -47,6 +48,11 @@ def init(
     from orchestrator.ui.scaffold import begin, begin_from
 
     if source is not None:
+        if on is not None or resume:
+            raise OrchestrateError(
+                "--from writes a grid alone, without --on and --resume",
+                hint="leave them out; a further orchestrate init with them writes the other files",
+            )
         begun = begin_from(folder, source)
     else:
         begun = begin(folder, on or DEFAULT_BACKEND, resume=resume)

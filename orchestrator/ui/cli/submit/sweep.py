@@ -128,7 +128,7 @@ def _consent(gone: LeavingRuns, *, yes: bool) -> None:
     """Warn of finished runs that leave the grid; ask at a terminal. Raises an error unless that is wanted."""
     if yes or sys.stdin.isatty():
         print_warnings([f"{gone}\n  {gone.hint}"])
-    if not yes and not (sys.stdin.isatty() and typer.confirm("go on without them?")):
+    if not yes and not (sys.stdin.isatty() and typer.confirm("go on without them?", err=True)):
         raise OrchestrateError(f"{gone}", hint=f"{gone.hint}; --yes goes on without them")
 
 

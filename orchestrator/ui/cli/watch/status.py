@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.core.errors import OrchestrateError
 from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen, print_json
 
 if TYPE_CHECKING:
@@ -55,10 +56,16 @@ def status(
     """
     from orchestrator.control.fleet import exchange as exchange_all
 
-    sweep_dirs = chosen(results, [sweep] if sweep else [])
     if why is not None:
-        _explain(sweep_dirs, sweep, why)
+        given = {"--watch": watch, "--exchange": exchange, "--json": as_json}
+        if others := [name for name, is_given in given.items() if is_given]:
+            raise OrchestrateError(
+                f"found --why with {', '.join(others)}: --why explains one run, in text",
+                hint=f"leave {', '.join(others)} out",
+            )
+        _explain(chosen(results, [sweep] if sweep else []), sweep, why)
         return
+    sweep_dirs = chosen(results, [sweep] if sweep else [])
     if exchange and (as_json or not watch):
         for sweep_dir in sweep_dirs:
             exchange_all(sweep_dir, partial(typer.echo, err=as_json))
@@ -75,7 +82,6 @@ def status(
 
 
 def _explain(sweep_dirs: list[SweepDir], sweep: str | None, run: str) -> None:
-    from orchestrator.core.errors import OrchestrateError
     from orchestrator.ui.cli.watch.why import why_lines
 
     if sweep is None:

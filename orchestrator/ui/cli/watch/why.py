@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import unified_diff
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -58,10 +58,11 @@ def _versions(sweep_dir: SweepDir, run_id: str) -> Iterator[str]:
         result = sweep_dir.run_to_read(run_id).result()
     except (DamagedFileError, OSError):
         result = None
-    for package, trained in (result.fields.get("versions", {}) if result else {}).items():
+    versions = result.fields.get("versions") if result else None
+    for package, trained in versions.items() if isinstance(versions, Mapping) else ():
         try:
             now = version(package)
-        except PackageNotFoundError:
+        except (PackageNotFoundError, ValueError):
             continue
         if now != trained:
             yield f"{printable(package)}: {printable(str(trained))} trained it, {now} is installed"

@@ -86,3 +86,9 @@ def test_a_repeated_run_counts_once_and_a_policy_that_never_learns_counts_in_eve
     assert unranked(finals) == []
     [answer] = answers(finals)
     assert answer.verdict == "lr=0.5 leads, by more than luck (5 seeds)"
+
+
+def test_runs_that_are_constant_in_every_seed_are_not_identical(results: Path) -> None:
+    finals = finals_of(collected_of(results, lambda lr, seed, at: 0.0))
+    assert [len(final.values) for final in finals] == [6, 6]
+    assert unranked(finals) == []

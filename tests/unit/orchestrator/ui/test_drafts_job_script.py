@@ -60,13 +60,16 @@ def test_runs_have_the_arguments_that_bash_passes(name: str, tmp_path: Path) -> 
     for task in tasks:
         environment = {**os.environ, "SLURM_ARRAY_TASK_ID": str(task), "SLURM_SUBMIT_DIR": "."}
         program = (show + text).replace("> log.txt 2>&1", "").replace(" &\n", "\n")
-        subprocess.run(["bash", "-c", program], cwd=tmp_path, env=environment, check=True, timeout=20)
+        subprocess.run(["bash", "-c", program], cwd=tmp_path, env=environment, check=True, timeout=300)
     assert given == sorted(line.split("\t") for line in (tmp_path / "shown").read_text().splitlines())
 
 
 def test_options_of_the_job_are_resources(tmp_path: Path) -> None:
     text = drafted(tmp_path, SCRIPTS["product"][1])
     assert "matrix:\n" in text
+    disabled = drafted(tmp_path, "##SBATCH --array=0-5\n##SBATCH --mem=4G\npython train.py\n")
+    assert "mem:" not in disabled
+    assert "1 starts of python" in disabled
     assert "zip:\n" in drafted(tmp_path, SCRIPTS["zip"][1])
     asked = parse_grid(text, "grid.yaml").resources.stated
     assert asked["cpus_per_task"] == 2
@@ -88,4 +91,14 @@ def test_options_of_the_job_are_resources(tmp_path: Path) -> None:
 )
 def test_what_is_not_read_is_named_with_its_line(text: str, line: int, tmp_path: Path) -> None:
     with pytest.raises(OrchestrateError, match=rf"job\.sh:{line}: found .* not read"):
+        drafted(tmp_path, text)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("body", ["python train.py $i $j", "X=1", ""])
+def test_endless_loops_are_refused_at_once(body: str, tmp_path: Path) -> None:
+    text = f"for i in $(seq 1 100000); do\nfor j in $(seq 1 100000); do\n{body}\ndone\ndone\n"
+    with pytest.raises(
+        OrchestrateError, match=r"job\.sh:\d: found (more than 10,000 runs|loops of more than)"
+    ):
         drafted(tmp_path, text)

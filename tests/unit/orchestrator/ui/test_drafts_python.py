@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from orchestrator.config.command_line.placeholders import arguments
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import runs_of
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.ui.cli import app
 from orchestrator.ui.drafts.read import draft_of
 from orchestrator.ui.drafts.text import rendered
 from orchestrator.ui.scaffold import begin_from
@@ -175,3 +177,28 @@ def test_bad_input_is_an_error_with_its_place(tmp_path: Path) -> None:
             (tmp_path / "cut.py").write_bytes(bytes(content))
             with contextlib.suppress(OrchestrateError):
                 parse_grid(rendered(draft_of(tmp_path / "cut.py", "cut.py")), "grid.yaml")
+
+
+def test_relative_imports_of_names_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "rates.py").write_text("from . import train\nfrom .. import y\nRATE = 0.5\n")
+    text = "import argparse\nfrom . import rates\np = argparse.ArgumentParser()\n"
+    grid = drafted(tmp_path, text + "p.add_argument('--lr', type=float, default=RATE)\n")
+    assert "lr: 0.5" in grid
+
+
+def test_defaults_that_are_no_constants_are_left_out(tmp_path: Path) -> None:
+    text = "import argparse\np = argparse.ArgumentParser()\n"
+    text += "p.add_argument('--root', default=(-1) ** 0.5)\np.add_argument('--lr', default=0.5)\n"
+    text += f"p.add_argument('--sum', default={'+'.join(['1'] * 600)})\n"
+    grid = drafted(tmp_path, text)
+    assert "lr: 0.5" in grid
+    assert "its default is (-1) ** 0.5" in grid
+    assert "its default is a long expression" in grid
+
+
+@pytest.mark.parametrize("more", [["--on", "slurm"], ["--resume"]])
+def test_from_with_options_of_other_files_is_refused(more: list[str], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(ARGPARSE)
+    answer = CliRunner().invoke(app, ["init", str(tmp_path), "--from", str(tmp_path / "train.py"), *more])
+    assert isinstance(answer.exception, OrchestrateError)
+    assert not (tmp_path / "sweeps").exists()
