@@ -43,7 +43,10 @@ def draft_of_python(file: Path, spelled: str) -> Draft:
     notes = (
         [] if options else [f"No options found; {_LIBRARIES} are read. See what --help of the program names."]
     )
-    words = " ".join(ast.unparse(tree) for tree in sources(path))
+    try:
+        words = " ".join(ast.unparse(tree) for tree in sources(path))
+    except RecursionError:  # a very long expression
+        words = ""
     source = next((kind for word, kind in _METRICS.items() if word in words), None)
     later = [f"metrics: {{from: {source}}}  # docs/run-protocol.md, metrics without edits"] if source else []
     if source is None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from orchestrator.control.flow.leaving_runs import LeavingRuns
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.ui.cli import app
-from orchestrator.ui.cli.submit import sweep as sweep_command
+from orchestrator.ui.cli.submit.sweep import _consent
 from orchestrator.ui.cli.watch.why import _versions
 
 
@@ -32,8 +32,13 @@ def test_versions_that_cannot_be_compared_are_left_out(versions: Any) -> None:
 
 
 def test_the_question_of_a_sweep_is_no_part_of_its_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, Any] = {}
-    monkeypatch.setattr(sweep_command.sys, "stdin", SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr(sweep_command.typer, "confirm", lambda text, **words: asked.update(words) or True)
-    sweep_command._consent(LeavingRuns(1, {}), yes=False)
-    assert asked == {"err": True}
+    asked: list[dict[str, Any]] = []
+
+    def confirm(text: str, **words: Any) -> bool:
+        asked.append(words)
+        return True
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("typer.confirm", confirm)
+    _consent(LeavingRuns(1, {}), yes=False)
+    assert asked == [{"err": True}]
