@@ -30,8 +30,8 @@ _FIGURES = ("frames", "iterations", "initial_return", "final_return", "best_retu
 def with_hashes(readings: Sequence[RunReading]) -> list[RunReading]:
     """Return the readings; add a hash of the metrics to finished runs that may have identical ones.
 
-    Metrics that never change within a run do not count: a policy that fails in every episode has the same
-    ones with any seed.
+    Metrics that never change over several rows do not count: a policy that fails in every episode has the
+    same ones with any seed.
     """
     ended = [one for one in readings if one.state in (RunState.DONE, RunState.STALE) and one.history]
     alike = Counter(map(_figures, ended))
@@ -47,9 +47,9 @@ def _figures(reading: RunReading) -> tuple[str, ...]:
 
 
 def _hash(reading: RunReading) -> str | None:
-    """Return the hash of all metrics; ``None`` without any, and if none of them ever changes."""
+    """Return the hash of all metrics; ``None`` without any, and if none changes over several rows."""
     metrics = [sorted(one for one in row.metrics.items() if _counts(one[0])) for row in reading.history]
-    if all(one == metrics[0] for one in metrics):
+    if not any(metrics) or (len(metrics) > 1 and all(one == metrics[0] for one in metrics)):
         return None
     places = [(row.iteration, row.frames) for row in reading.history]
     content = marshal.dumps((_figures(reading), places, metrics), 2)
