@@ -143,7 +143,7 @@ def test_gpus_are_dealt_out_by_slot(results: Path, tmp_path: Path) -> None:
         ("exit 78", "failed", "bad config", "refused its configuration"),
         ("kill -SEGV $$", "failed", "code error", "crashed with SIGSEGV"),
         ("exit 75", "interrupted", "stopped", "exit code 75"),
-        ("echo nonsense >> $ORCHESTRATE_METRICS", "failed", "code error", "no metrics that can be used"),
+        ("seq 20 >> $ORCHESTRATE_METRICS", "failed", "code error", "none of the first 10 lines of metrics"),
         ("for f in 10 2; do echo '{\"frames\": '$f'}' > $ORCHESTRATE_METRICS; sleep 0.3; done", *ANEW),
         (f"echo {OOM!r} >&2; echo 'wandb: Synced 5 file(s)'; exit 1", "failed", "out of memory", OOM),
         ("echo 'MemoryError: no' >&2; exit 1", "failed", "out of memory", "MemoryError: no"),

@@ -183,7 +183,7 @@ def _working_folder(argv: list[str], context: RunContext) -> Iterator[Path]:
     try:
         yield folder.start
     finally:
-        with suppress(FencedRun):
+        with suppress(FencedRun, OSError):
             context.guard()
             folder.clear()
 

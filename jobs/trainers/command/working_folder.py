@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -20,7 +21,7 @@ from orchestrator.config.command_line.command import module_of, program_file
 from orchestrator.config.file_kinds import is_source
 from orchestrator.rundir import CodeDir
 from orchestrator.rundir.files.atomic import storage_errors
-from orchestrator.rundir.files.placed import placed_time, remove_placed
+from orchestrator.rundir.files.placed import UNFINISHED, placed_time, remove_placed
 
 _LARGEST_COPY, _MOST_COPIED = 1 << 20, 64 << 20
 # Entries placed in all, and in one folder; folders with more are links.
@@ -57,7 +58,8 @@ class WorkingFolder:
         """Place the project in the folder, beside what the program wrote before."""
         remove_placed(self._path)
         self._entry = set(self._names([program_file(argv) or "", *_module_files(argv)]))
-        tops = dict.fromkeys(name for file in (self._join("here"), *self._entry) for name in _parents(file))
+        above = (name for file in (self._join("here"), *sorted(self._entry)) for name in _parents(file))
+        tops = dict.fromkeys(name for name in above if (self._root / name).is_dir())
         self._opened, self._placed, self._copied = set(tops), 0, 0
         with storage_errors(self._path):
             self.start.mkdir(parents=True, exist_ok=True)
@@ -83,6 +85,7 @@ class WorkingFolder:
                 continue
             with suppress(FileExistsError):
                 (self._path / name).mkdir(exist_ok=True)
+                self._placed += 1
                 folders += self._place_entries(name, entries, closed)
 
     def _entries(self, name: str) -> list[os.DirEntry[str]]:
@@ -130,7 +133,8 @@ class WorkingFolder:
         except OSError:  # a link that leads nowhere
             self._link(name)
             return
-        if found.st_size <= _LARGEST_COPY and self._copied + found.st_size <= _MOST_COPIED:
+        is_plain = stat.S_ISREG(found.st_mode)
+        if is_plain and found.st_size <= _LARGEST_COPY and self._copied + found.st_size <= _MOST_COPIED:
             self._copied += found.st_size
             self._copy(name, found)
         else:
@@ -153,15 +157,16 @@ class WorkingFolder:
 
     def _copy(self, name: str, found: os.stat_result) -> None:
         self._placed += 1
-        target = self._path / name
+        target, unfinished = self._path / name, self._path / UNFINISHED
         try:
             if not os.path.lexists(target):
-                shutil.copyfile(self._root / name, target)
-                os.chmod(target, found.st_mode & 0o777 | 0o600)
+                shutil.copyfile(self._root / name, unfinished)
+                os.chmod(unfinished, found.st_mode & 0o777 | 0o600)
                 time = placed_time(name, found.st_mtime)
-                os.utime(target, (time, time))
-        except PermissionError:  # the program's user cannot read it
-            target.unlink(missing_ok=True)
+                os.utime(unfinished, (time, time))
+                os.rename(unfinished, target)
+        except (PermissionError, FileNotFoundError):  # unreadable for the program, or removed meanwhile
+            unfinished.unlink(missing_ok=True)
 
     def _join(self, name: str) -> str:
         return os.path.normpath(os.path.join(self._top, name))
@@ -179,8 +184,8 @@ def _module_files(argv: Sequence[str]) -> list[str]:
 
 
 def _parents(name: str) -> list[str]:
-    """Return the folders above a relative path, the nearest first."""
-    return [_relative(path) for path in Path(name).parents]
+    """Return the folders above a relative path, the top first."""
+    return [_relative(path) for path in reversed(Path(name).parents)]
 
 
 def _relative(path: Path) -> str:

@@ -225,8 +225,9 @@ def _continued(old: list[FoundRow], new: list[FoundRow]) -> Iterator[FoundRow]:
 def _read(file: GrowingFile, *, ended: bool) -> list[Point]:
     try:
         return file.read(ended=ended)
-    except OSError:
-        return []  # removed, or written anew this moment
+    except OSError:  # removed, or written anew this moment
+        file.behind = False
+        return []
 
 
 def _place(path: Path) -> _Place:

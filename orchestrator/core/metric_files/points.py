@@ -11,6 +11,8 @@ from typing import Any, Protocol
 # Bytes read at a time, and those at a file's beginning by which one that was written anew is recognised.
 CHUNK = 1 << 18
 _HEAD = 256
+# Bytes read at once at most, and so of one line.
+_LARGEST = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -57,20 +59,20 @@ class GrowingFile:
             size = file.seek(0, 2)
             file.seek(0)
             self._restart_if_new(file.read(_HEAD), size)
-            most = self._start - self._at if self._at < self._start else CHUNK
+            most = min(self._start - self._at, _LARGEST) if self._at < self._start else CHUNK
             while True:
                 file.seek(self._at)
                 data = file.read(most)
                 points, used = self._parser.feed(data, self._at)
-                whole = self._at + len(data) >= size
-                if used or whole:
+                whole = len(data) < most or self._at + len(data) >= size
+                if used or whole or most >= _LARGEST:
                     break
                 most = 2 * max(most, CHUNK)
         if ended and whole and used < len(data):
             more, _ = self._parser.feed(data[used:] + b"\n", self._at + used)
             points, used = points + more, len(data)
         self._at += used
-        self.behind = not whole
+        self.behind = not whole and used > 0
         self._number += len(points)
         fresh, self._skip = points[self._skip :], max(0, self._skip - len(points))
         return fresh

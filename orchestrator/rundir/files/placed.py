@@ -15,6 +15,8 @@ from pathlib import Path
 
 _1981 = 4018 * 86400  # a zip file holds no time before 1980
 _STEPS = 1 << 12
+# Name of a copy that is not whole yet, in the working folder.
+UNFINISHED = ".placing"
 
 
 def placed_time(name: str, changed: float) -> int:
@@ -24,7 +26,7 @@ def placed_time(name: str, changed: float) -> int:
 
 def is_placed_copy(name: str, changed: float) -> bool:
     """Return whether a file of this path in a working folder, and of this time, was placed there."""
-    return 0 <= int(changed) - placed_time(name, 0) < _STEPS
+    return name == UNFINISHED or 0 <= int(changed) - placed_time(name, 0) < _STEPS
 
 
 def remove_placed(folder: Path) -> None:
@@ -50,13 +52,14 @@ def _entries(folder: Path | str, above: str, *, placed: bool) -> Iterator[str]:
         return
     for entry in entries:
         name = above + entry.name
-        if entry.is_symlink():
-            if placed and os.path.isabs(target := os.readlink(entry.path)) and target.endswith(f"/{name}"):
-                yield entry.path
-        elif entry.is_dir(follow_symlinks=False):
-            yield from _entries(entry.path, f"{name}/", placed=placed)
-        else:
-            with suppress(FileNotFoundError):
+        with suppress(OSError):  # removed meanwhile
+            if entry.is_symlink():
+                target = os.readlink(entry.path) if placed else ""
+                if os.path.isabs(target) and target.endswith(f"/{name}"):
+                    yield entry.path
+            elif entry.is_dir(follow_symlinks=False):
+                yield from _entries(entry.path, f"{name}/", placed=placed)
+            else:
                 found = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(found.st_mode) and is_placed_copy(name, found.st_mtime) == placed:
                     yield entry.path

@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from jobs.trainers.command.working_folder import WorkingFolder
 from orchestrator.config.code.snapshot import freeze
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.files.placed import is_placed_copy, placed_time, remove_placed, written_files
+from orchestrator.rundir.files.placed import (
+    UNFINISHED,
+    is_placed_copy,
+    placed_time,
+    remove_placed,
+    written_files,
+)
 
 TRAIN = """
 import pathlib, lib.deep, beside
@@ -144,3 +150,28 @@ def test_copies_are_recognised_by_their_time(name: str, changed: float) -> None:
     name = name.replace("\0", "").encode("utf-8", "replace").decode()
     assert is_placed_copy(name, placed_time(name, changed))
     assert not is_placed_copy(name, 1.5e9)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["a/b/c/train.py"], ["-m", "a.b.c.train"], ["-m", "torch.distributed.run", "a/b/c/train.py"]],
+)
+def test_a_program_in_a_deep_folder_is_placed(project: Path, tmp_path: Path, command: list[str]) -> None:
+    (project / "a" / "b" / "c").mkdir(parents=True)
+    (project / "a" / "b" / "c" / "train.py").touch()
+    folder = WorkingFolder(tmp_path / "work", project, tmp_path / "results")
+    folder.place([sys.executable, *command])
+    assert (folder.start / "a" / "b" / "c" / "train.py").is_file()
+    assert not (folder.start / "torch").exists()
+
+
+def test_a_pipe_is_linked_and_a_copy_cut_by_a_kill_is_none(project: Path, tmp_path: Path) -> None:
+    os.mkfifo(project / "pipe")
+    folder = WorkingFolder(tmp_path / "work", project, tmp_path / "results")
+    folder.start.mkdir()
+    (folder.start / UNFINISHED).write_text("half")
+    assert written_files(folder.start) == []
+    folder.place(["true"])
+    assert (folder.start / "pipe").is_symlink()
+    folder.clear()
+    assert not (tmp_path / "work").exists()

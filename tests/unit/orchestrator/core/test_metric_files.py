@@ -189,3 +189,13 @@ def test_a_log_cut_anywhere_gives_each_point_once(
         for step in range(1, number + 1)
         for name, value in (("charts/episodic_return", 10.0 * step), ("losses/td", 0.5))
     ]
+
+
+def test_a_file_that_vanishes_ends_no_look(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    write_events(tmp_path / "runs", [100])
+    folder.ended()
+    for path in (tmp_path / "runs").iterdir():
+        path.unlink()
+    folder.last_rows()
+    assert not folder.behind
