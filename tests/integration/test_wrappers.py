@@ -121,11 +121,12 @@ def ends(sweep: SweepDir) -> dict[str, dict[str, Any]]:
 
 
 def test_a_stopped_training_saves_behind_any_wrapper(results: Path, tmp_path: Path) -> None:
-    found = ends(stopped(results, tmp_path, WRAPPERS))
+    sweep = stopped(results, tmp_path, WRAPPERS)
+    found = ends(sweep)
     outcome = {name: end.get("outcome") for name, end in found.items()}
     assert outcome == dict.fromkeys(WRAPPERS, "interrupted")
     assert {name for name, end in found.items() if end.get("checkpointed") != 1} == set()
-    assert (tmp_path / "saved").exists(), "of several programs each saves"
+    assert list(sweep.path.glob("runs/*/work/saved")), "of several programs each saves"
 
 
 def test_one_asked_at_its_end_is_done_if_it_reaches_its_total(results: Path, tmp_path: Path) -> None:
