@@ -252,9 +252,11 @@ def test_a_signal_leaves_time_for_one_more_delivery(
     check_order(in_store(disk / "store", quick[0]), [quick[1]])
 
 
-def test_its_own_disk_is_full(tmp_path: Path, start: Start) -> None:
+def test_its_own_disk_is_full(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker ends for it, which cannot be written down. What it saved is delivered all the same."""
     (tmp_path / "pace").write_text("0.05")
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")  # copies of its files would be removed at the end, and make room
     runs = helpers.count_runs(tmp_path / "audit", 1, steps=1000, seconds=tmp_path / "pace", every=5)
     with mounted(tmp_path / "disk") as disk:
         sweep = helpers.make_sweep(disk, runs)

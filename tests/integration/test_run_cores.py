@@ -18,12 +18,12 @@ from tests.helpers import ROOT
 # Notes when it is at work with which cores. Runs of one actor go on once all of them have begun.
 PROGRAM = """
 import json, os, sys, time
-actors = int(sys.argv[1])
+actors, shared = int(sys.argv[1]), os.path.join(os.environ["ORCHESTRATE_SUBMIT_DIR"], "log")
 def note(what):
-    with open("log", "a") as log:
+    with open(shared, "a") as log:
         log.write(json.dumps([what, os.environ["ORCHESTRATE_RUN"], sorted(os.sched_getaffinity(0))]) + "\\n")
 def begun():
-    return sum(what == "begin" and len(cores) == 1 for what, _, cores in map(json.loads, open("log")))
+    return sum(what == "begin" and len(cores) == 1 for what, _, cores in map(json.loads, open(shared)))
 note("begin")
 while actors == 1 and begun() < 2:
     time.sleep(0.05)

@@ -310,7 +310,7 @@ def test_runs_of_an_edited_program_are_told_apart_there_too(laptop: Laptop) -> N
     laptop.sweep()
     helpers.wait_for(lambda: laptop.states() == ["done"], what="the end of the first run")
     with open(laptop.folder / "count.py", "a") as program:
-        program.write("# edited\n")
+        program.write("EDITED = True\n")
     laptop.count_grid(runs=2)
     laptop.sweep()
     helpers.wait_for(lambda: laptop.states() == ["stale", "done"], what="the end of the second run")
