@@ -123,6 +123,8 @@ def _is_placed(inside: PurePosixPath, changed: float) -> bool:
 
 
 def _is_wanted(entry: ListedFile, inside: PurePosixPath, options: SyncOptions, of_run: bool) -> bool:
+    if entry.folder and of_run and inside.parts[:1] == (WORK,):
+        return False  # fetched with its files: one of the project has none to fetch
     if not of_run or options.only is None:
         return True
     return not entry.folder and options.wants(inside)  # folders are fetched with their files
