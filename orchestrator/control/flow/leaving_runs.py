@@ -14,6 +14,7 @@ from orchestrator.core.errors import DamagedFileError, PlacedError
 from orchestrator.core.formatting import count, listed
 from orchestrator.core.types import Sweep
 from orchestrator.rundir import SweepDir
+from orchestrator.rundir.copy_origin import read_copy
 
 _MOST_NAMED = 4
 _ABSENT = "absent"
@@ -49,7 +50,12 @@ class LeavingRuns:
 
 
 def leaving_runs(sweep: Sweep, sweep_dir: SweepDir) -> LeavingRuns | None:
-    """Return the finished runs of the latest grid that this sweep lacks; ``None`` without any."""
+    """Return the finished runs of the latest grid that this sweep lacks; ``None`` without any.
+
+    A copied sweep has none: nothing is submitted there.
+    """
+    if read_copy(sweep_dir.path) is not None:
+        return None
     gone: list[Mapping[str, Any]] = []
     with contextlib.suppress(DamagedFileError):
         gone = [

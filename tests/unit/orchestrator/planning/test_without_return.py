@@ -71,7 +71,7 @@ def test_collect_and_the_page_name_them_too(results: Path) -> None:
         assert result.exit_code == 0, result.output
         return result.output
 
-    lacking = f"2 finished runs logged no return: {EXPECTED}, found loss"
+    lacking = f"2 finished runs logged no return: {EXPECTED}, found loss; --return NAME chooses one"
     diverged = "the last value of return is not finite, so these runs diverged: 1 of mine"
     notes = json.loads(run("collect", "--json"))["notes"]
     assert lacking in notes
