@@ -22,6 +22,7 @@ from count import POLL, wait
 
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 MASTER = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+FAILING = "failing\n"
 
 
 def main() -> int:
@@ -48,6 +49,9 @@ def lead(step: int, total: int, steps: int, pace: str, asked: list[int]) -> int:
             other.write(f"{step}\n")
             other.flush()
         answers = [other.readline() for other in others]
+        if FAILING in answers:
+            wait_until_asked(asked)
+            return 75
         if not all(answers):
             sys.stderr.write("a rank is gone\n")
             return 1
@@ -64,12 +68,22 @@ def lead(step: int, total: int, steps: int, pace: str, asked: list[int]) -> int:
     return 0
 
 
+def wait_until_asked(asked: list[int]) -> None:
+    """Stay until the failure of the other rank ends this one, ten minutes at most."""
+    deadline = time.monotonic() + 600
+    while not asked and time.monotonic() < deadline:
+        time.sleep(POLL)
+
+
 def follow(folder: Path) -> int:
     subprocess.Popen(["sleep", "86000"], start_new_session=True)
     lead = connected().makefile("rw")
     for line in lead:
         if (folder / "fail").exists():
             sys.stderr.write("something is wrong\n")
+            sys.stderr.flush()
+            lead.write(FAILING)
+            lead.flush()
             return int((folder / "fail").read_text())
         lead.write(f"{int(line) * RANK}\n")
         lead.flush()
