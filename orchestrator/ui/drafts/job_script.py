@@ -19,6 +19,7 @@ from orchestrator.config.profiles.sbatch_options import SHORT
 from orchestrator.config.program.constants import constant
 from orchestrator.config.yaml_files.scalars import resolve
 from orchestrator.core.errors import PlacedError
+from orchestrator.core.formatting import count
 from orchestrator.core.types import Value
 from orchestrator.ui.drafts.text import SEED_NAMES, Draft
 
@@ -27,7 +28,7 @@ _MOST_STEPS = 200_000
 _OPTION = re.compile(
     r"^#SBATCH[ \t]+(?:--(?P<long>[\w-]+)|-(?P<short>\w))[= \t]*(?P<value>[^\s#]*)", re.MULTILINE
 )
-_TASK_ID = re.compile(r"\$\{?([A-Z]+_ARRAY_TASK_ID)\b")
+_TASK_ID = re.compile(r"\b([A-Z]+_ARRAY_TASK_ID)\b")
 _ASSIGNED = re.compile(
     r"(?P<before>(?:export|local|readonly|declare(?: -\w+)?) )?\s*(?P<name>\w+)=(?P<value>.*)", re.S
 )
@@ -35,7 +36,11 @@ _LOOP = re.compile(r"for\s+(\w+)\s+in\s+(.*)", re.S)
 _WITHOUT_ARGUMENTS = re.compile(
     r"(?:cd\s+\W*[A-Z]+_SUBMIT_DIR|\.(?=\s)|(?:module|ml|source|conda|mamba|echo|mkdir|set|date|nvidia-smi|hostname|wait|sleep|ulimit|unset|exit|pwd)\b)"
 )
-_PYTHON = re.compile(r"(?:^|.*\s)((?:\S*/)?python[\d.]*\s+.*)", re.S)
+# A line that starts the program: by a path, Python, a shell, or what starts programs in environments.
+_PROGRAM = re.compile(
+    r"(?:[\w.~-]*/\S+|python[\d.]*|bash|sh|uv|conda|apptainer|singularity|torchrun|julia|Rscript|java)(?!\S).*",
+    re.S,
+)
 _STARTER = re.compile(r"(?:(?:srun|exec|nice|time)(?:\s+--?[\w-]+(?:=\S+)?)*\s+)?")
 _EXPANDED = re.compile(
     r"\$\(\((?P<sum>[^$`]*?)\)\)|\$\{#(?P<counted>\w+)\[[@*]\]\}|\$\{(?P<all>\w+)\[[@*]\]\}"
@@ -63,7 +68,7 @@ def draft_of_job_script(file: Path, spelled: str) -> Draft:
         script.values = {name: [str(task)] for name in ids}
         script.run(statements)
     if not script.commands:
-        raise PlacedError("found no line that starts python", file=file)
+        raise PlacedError("found no line that starts a program", file=file)
     return _drafted(spelled, script.commands, options)
 
 
@@ -100,7 +105,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 class _Script:
-    """Values of a script's variables, as far as they are read, and the arguments of every start of Python."""
+    """Values of a script's variables, as far as they are read, and the arguments of each program started."""
 
     def __init__(self, file: Path) -> None:
         self.file, self.values = file, _Values()
@@ -127,17 +132,17 @@ class _Script:
                     self._assign(assigned["name"], assigned["value"])
                 elif _WITHOUT_ARGUMENTS.match(text) and not re.search(r"[|&]", text):
                     pass
-                elif started := _PYTHON.fullmatch(_STARTER.sub("", text, count=1)):
-                    if started.start(1) or re.search(r"[|<`]|&&|\|\|", text):
+                elif started := _PROGRAM.fullmatch(_STARTER.sub("", text, count=1)):
+                    if re.search(r"[|<`]|&&|\|\|", text):
                         raise _Unread(text)
-                    self.commands.append(self._words(re.sub(r"\s*(\d?>+\s*\S+|&\s*$)", "", started[1])))
+                    self.commands.append(self._words(re.sub(r"\s*(\d?>+\s*\S+|&\s*$)", "", started[0])))
                 else:
                     raise _Unread(text)
             except (_Unread, ValueError, RecursionError, IndexError) as error:
                 found = str(error) if isinstance(error, _Unread) else text
                 raise PlacedError(
                     f"found {found[:80]!r}, which is not read: "
-                    "expected assignments, arrays, arithmetic, for and lines that start python",
+                    "expected assignments, arrays, arithmetic, for and lines that start a program",
                     file=self.file,
                     line=line,
                     hint=f"write base: {{command: [bash, {self.file.name}]}} and set its variables by hand",
@@ -237,9 +242,8 @@ def _drafted(spelled: str, commands: Sequence[Sequence[str]], options: Mapping[s
         for name, value in options.items()
         if name in ("partition", "account", "qos", "constraint")
     ]
-    notes = [
-        f"{len(commands)} starts of python. Modules and exported variables belong in a profile (setup:)."
-    ]
+    started = count(len(commands), "start")
+    notes = [f"{started} of a program. Modules and exported variables belong in a profile (setup:)."]
     return Draft(
         spelled,
         command,

@@ -40,6 +40,11 @@ SCRIPTS = {
         "for i in $(seq 1 3); do for j in {0..1}; do python3 train.py --i $i --name run_${i}_$j; done; done",
     ),
     "id": ([0, 2, 4], "#SBATCH --array=0-4:2\npython train.py --seed ${SLURM_ARRAY_TASK_ID}\n"),
+    "simulator": (
+        range(4),
+        "#SBATCH --array=0-3\nGAINS=(0.5 1.5)\ngain=${GAINS[$((SLURM_ARRAY_TASK_ID / 2))]}\n"
+        "bash ./simulate.sh --gain $gain --seed $((SLURM_ARRAY_TASK_ID % 2))\n",
+    ),
     "one": ([0], 'NAME="a b"\npython train.py --name "$NAME" --fast\n'),
 }
 
@@ -55,7 +60,7 @@ def test_runs_have_the_arguments_that_bash_passes(name: str, tmp_path: Path) -> 
     runs = runs_of(parse_grid(drafted(tmp_path, text), "grid.yaml")).runs
     given = sorted(arguments(run.point["command"], run.point)[1:] for run in runs)
     show = 'show() { local IFS=$\'\\t\'; echo "$*" >> shown; }; python() { show "$@"; }; '
-    show += 'python3() { show "$@"; }; '
+    show += 'python3() { show "$@"; }; bash() { show "$@"; }; '
     show += 'srun() { "$@"; }; module() { :; }\n'
     for task in tasks:
         environment = {**os.environ, "SLURM_ARRAY_TASK_ID": str(task), "SLURM_SUBMIT_DIR": "."}
@@ -69,7 +74,7 @@ def test_options_of_the_job_are_resources(tmp_path: Path) -> None:
     assert "matrix:\n" in text
     disabled = drafted(tmp_path, "##SBATCH --array=0-5\n##SBATCH --mem=4G\npython train.py\n")
     assert "mem:" not in disabled
-    assert "1 starts of python" in disabled
+    assert "# 1 start of a program" in disabled
     assert "zip:\n" in drafted(tmp_path, SCRIPTS["zip"][1])
     asked = parse_grid(text, "grid.yaml").resources.stated
     assert asked["cpus_per_task"] == 2
