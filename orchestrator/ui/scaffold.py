@@ -57,7 +57,7 @@ def begin(
 
 
 def begin_from(folder: Path, file: Path) -> NewProject:
-    """Write a grid that is drafted from a program or a job script; overwrite nothing.
+    """Write a grid that is drafted from a program, job script or sweep file; overwrite nothing.
 
     Raises :class:`OrchestrateError` for a file that cannot be used, ``OSError`` if nothing can be written.
     """

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from orchestrator.config.grid.hydra_sweeps import SweepTextError, sweep_values
 from orchestrator.config.program.options import Option, Program, keywords, text_of
 from orchestrator.config.yaml_files.nodes import Entries, Node, YamlFile, plain_value, read_nodes
 from orchestrator.config.yaml_files.text import read_text
@@ -19,6 +21,28 @@ def config_options(path: Path) -> list[Option]:
 
     Raises :class:`GridError` for a config file that cannot be read.
     """
+    found: dict[str, Option] = {}
+    for root in _configs(path):
+        found |= {option.key: option for option in _options(root)}
+    return list(found.values())
+
+
+def config_sweep(path: Path) -> dict[str, list[Value]]:
+    """Return the values of each key of ``hydra.sweeper.params``. Raises :class:`GridError`."""
+    found: dict[str, list[Value]] = {}
+    for root in _configs(path):
+        node: Any = plain_value(root)
+        for key in ("hydra", "sweeper", "params"):
+            node = node.get(key) if isinstance(node, dict) else None
+        for key, text in node.items() if isinstance(node, dict) else ():
+            try:
+                found[key] = sweep_values(str(text)) or [text]
+            except SweepTextError:
+                found[key] = [str(text)]
+    return found
+
+
+def _configs(path: Path) -> Iterator[Node]:
     program = Program(path)
     files: list[Path] = []
     for call in program.called("hydra.main"):
@@ -33,13 +57,10 @@ def config_options(path: Path) -> list[Option]:
         files += [
             path.parent / text_of(call.args[0]) for call in program.called("OmegaConf.load") if call.args
         ]
-    found: dict[str, Option] = {}
     for file in files:
         if file.is_file():
             source = YamlFile(str(file), noun="config")
-            root = read_nodes(read_text(file, source, lambda _: ""), source)
-            found |= {option.key: option for option in _options(root)}
-    return list(found.values())
+            yield read_nodes(read_text(file, source, lambda _: ""), source)
 
 
 def _options(node: Node, prefix: str = "") -> Iterator[Option]:

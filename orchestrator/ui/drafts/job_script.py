@@ -249,7 +249,7 @@ def _drafted(spelled: str, commands: Sequence[Sequence[str]], options: Mapping[s
         command,
         matrix=matrix if is_product else {},
         zipped={} if is_product else keys,
-        resources=_resources(options),
+        resources=resources_of(options),
         notes=notes,
         later=later,
     )
@@ -264,7 +264,8 @@ def _value(text: str) -> Value:
     return value if isinstance(value, int | float) and json.dumps(value) == text else text
 
 
-def _resources(options: Mapping[str, str]) -> dict[str, Value]:
+def resources_of(options: Mapping[str, str]) -> dict[str, Value]:
+    """Return the resources that options of sbatch ask for, by their long names."""
     gpus = (
         options.get("gres", "").rpartition("gpu:")[2]
         or options.get("gpus")

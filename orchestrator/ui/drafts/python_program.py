@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from orchestrator.config.program.hydra_keys import config_options
-from orchestrator.config.program.options import options_of, sources
+from orchestrator.config.program.hydra_keys import config_options, config_sweep
+from orchestrator.config.program.options import Option, options_of, sources
 from orchestrator.core.errors import PlacedError
 from orchestrator.ui.drafts.text import Draft
 
@@ -39,7 +39,9 @@ def draft_of_python(file: Path, spelled: str) -> Draft:
     except (ValueError, RecursionError, MemoryError) as error:
         raise PlacedError(f"is not Python: {error}", file=file) from None
     path = file.absolute()
-    options = options_of(path) or config_options(path)
+    options, swept = [*(options_of(path) or config_options(path))], config_sweep(path)
+    known = {option.key for option in options}
+    options += [Option(key, (f"{key}={{{key}}}",)) for key in swept if key not in known]
     notes = (
         [] if options else [f"No options found; {_LIBRARIES} are read. See what --help of the program names."]
     )
@@ -51,4 +53,4 @@ def draft_of_python(file: Path, spelled: str) -> Draft:
     later = [f"metrics: {{from: {source}}}  # docs/run-protocol.md, metrics without edits"] if source else []
     if source is None:
         later = ["# metrics: {from: csv}  # no logger found in the program: docs/run-protocol.md, metrics"]
-    return Draft(spelled, ["python", spelled], options, notes=notes, later=later)
+    return Draft(spelled, ["python", spelled], options, swept, notes=notes, later=later)

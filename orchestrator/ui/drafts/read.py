@@ -7,9 +7,10 @@ from pathlib import Path
 from orchestrator.core.errors import OrchestrateError, PlacedError
 from orchestrator.ui.drafts.job_script import draft_of_job_script
 from orchestrator.ui.drafts.python_program import draft_of_python
+from orchestrator.ui.drafts.sweep_file import draft_of_sweep_file
 from orchestrator.ui.drafts.text import Draft
 
-_KINDS = "a Python program (.py) or a job script (.sh, .bash, .sbatch, .job)"
+_KINDS = "a Python program (.py), a job script (.sh, .bash, .sbatch, .job), or a sweep file (.yaml)"
 
 
 def draft_of(file: Path, spelled: str) -> Draft:
@@ -24,6 +25,8 @@ def draft_of(file: Path, spelled: str) -> Draft:
             return draft_of_python(file, spelled)
         if file.suffix in (".sh", ".sbatch", ".bash", ".job"):
             return draft_of_job_script(file, spelled)
+        if file.suffix in (".yaml", ".yml"):
+            return draft_of_sweep_file(file, spelled)
     except OSError as error:
         raise PlacedError(f"cannot be read: {error.strerror}", file=file) from None
     raise OrchestrateError(f"--from: found {spelled}, expected {_KINDS}")

@@ -26,7 +26,9 @@ def init(
     source: Annotated[
         Path | None,
         typer.Option(
-            "--from", metavar="FILE", help="Draft the grid from a program or job script; docs/coming-from.md."
+            "--from",
+            metavar="FILE",
+            help="Draft the grid from a program, job script or sweep file; docs/coming-from.md.",
         ),
     ] = None,
     as_json: Json = False,
