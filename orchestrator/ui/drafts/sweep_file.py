@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from orchestrator.config.backends import RESOURCE_SYNTAX
 from orchestrator.config.program.options import Option
 from orchestrator.config.yaml_files.nodes import YamlFile, plain_value, read_nodes
 from orchestrator.config.yaml_files.text import read_text
@@ -23,7 +24,8 @@ _ARGUMENTS: Mapping[str, Callable[[str], str]] = {
     "${args_no_boolean_flags}": "--{0}={{{0}}}".format,
     "${args_no_hyphens}": "{0}={{{0}}}".format,
 }
-_SEML_SECTIONS = {"seml", "slurm", "fixed", "grid", "random"}
+_CLUSTER = RESOURCE_SYNTAX.lower()
+_SEML_SECTIONS = {"seml", _CLUSTER, "fixed", "grid", "random"}
 
 
 def draft_of_sweep_file(file: Path, spelled: str) -> Draft:
@@ -78,8 +80,8 @@ def _of_seml(content: _Mapping, file: Path, spelled: str) -> Draft:
     if len(set(together.values())) > 1:
         raise PlacedError("grid: found several values of zip_id, expected one", file=file)
     executable = str(content["seml"].get("executable", "main.py"))
-    slurm = content.get("slurm")
-    options = (slurm[0] if isinstance(slurm, list) and slurm else slurm) or {}
+    jobs = content.get(_CLUSTER)
+    options = (jobs[0] if isinstance(jobs, list) and jobs else jobs) or {}
     sbatch = options.get("sbatch_options") if isinstance(options, dict) else None
     return Draft(
         spelled,
