@@ -42,6 +42,8 @@ MIXED = IDENTICAL, MIXED_METRICS, MIXED_LENGTHS, MIXED_EPISODES = (
     "returns after different lengths are averaged together",
     "returns over different numbers of episodes are averaged together",
 )
+# Columns of what is to change the speed alone: variants that differ in them may have identical metrics.
+_OF_SPEED = ("threads", "device", "target")
 ALIKE = "identical metrics, seed by seed, so the keys in which they differ have no effect"
 
 
@@ -66,7 +68,7 @@ class ReturnTerms:
     code_runs: tuple[int, ...] = ()
     sweep: str | None = None
     mixed: tuple[tuple[str, str], ...] = ()
-    metrics: frozenset[tuple[Any, str]] = frozenset()
+    metrics: frozenset[tuple[Any, ...]] = frozenset()
     lower: bool = False
 
     def merits(self, values: Sequence[float]) -> Floats:
@@ -112,7 +114,7 @@ def terms_of(rows: Sequence[RunRow]) -> ReturnTerms:
         tuple(codes[code] for code in sorted(codes)),
         _joined(row.get("sweep") for row in with_return),
         tuple(_mixed([row for row in with_return if math.isfinite(row["final_return"])])),
-        frozenset((row.get("seed"), row[METRICS_HASH]) for row in rows)
+        frozenset((row.get("seed"), *map(row.get, _OF_SPEED), row[METRICS_HASH]) for row in rows)
         if all(row.get(METRICS_HASH) for row in rows)
         else frozenset(),
         any(row.get(LOWER_IS_BETTER) for row in rows),

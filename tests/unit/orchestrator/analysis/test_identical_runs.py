@@ -92,3 +92,9 @@ def test_runs_that_are_constant_in_every_seed_are_not_identical(results: Path) -
     finals = finals_of(collected_of(results, lambda lr, seed, at: 0.0))
     assert [len(final.values) for final in finals] == [6, 6]
     assert unranked(finals) == []
+
+
+def test_variants_that_differ_in_speed_alone_are_not_named(results: Path) -> None:
+    finals = finals_of(collected_of(results, lambda lr, seed, at: lr + seed + at / 3, threads=[1, 2]))
+    assert len(finals) == 4
+    assert unranked(finals) == []
