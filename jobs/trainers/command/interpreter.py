@@ -21,7 +21,7 @@ _RUNNERS = {
     **dict.fromkeys(("uv", "conda", "mamba", "micromamba", "poetry", "pdm", "pipenv", "hatch"), "run"),
     **dict.fromkeys(("apptainer", "singularity"), "exec"),
 }
-_PATIENCE_S = 10.0
+_PATIENCE_S = 60.0
 # Looks modules up without importing them. Older Pythons read it, too.
 _LOOK = """
 import importlib.util, json, sys

@@ -25,7 +25,7 @@ from orchestrator.rundir.files.placed import UNFINISHED, placed_time, remove_pla
 
 _LARGEST_COPY, _MOST_COPIED = 1 << 20, 64 << 20
 # Entries placed in all, and in one folder; folders with more are links.
-_MOST_PLACED, _MOST_IN_FOLDER = 1000, 200
+_MOST_PLACED, _MOST_IN_FOLDER = 400, 200
 _CACHE = "__pycache__"
 _LEFT_OUT = re.compile(rf"\.git|{_CACHE}|.*\.egg-info|\.(mypy|ruff|pytest)_cache|\.ipynb_checkpoints")
 _ENVIRONMENT = re.compile(r"\.?v?env|node_modules|\.(tox|nox|conda|direnv)")
@@ -48,7 +48,9 @@ class WorkingFolder:
         self._kept = code is not None and origin.is_relative_to(code.tree)
         self._root = code.tree if code is not None and self._kept else origin
         self._top = _relative(origin.relative_to(self._root))
-        self._path, self._results = path, os.fspath(results)
+        self._path = path
+        # The folder of results, and the sweep's where that is the folder of the call.
+        self._results = {os.fspath(results), os.path.realpath(path.parents[2])}
         self.start = path / self._top
         self._opened: set[str] = set()
         self._entry: set[str] = set()
@@ -110,7 +112,7 @@ class WorkingFolder:
             self._link(os.path.join(folder, _CACHE))
         for entry in entries:
             name = os.path.join(folder, entry.name)
-            if entry.path == self._results:
+            if entry.path in self._results:
                 continue
             if not entry.is_dir():
                 self._place_file(name, entry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import signal
@@ -64,9 +65,13 @@ class Notices:
         run_ids = [run_id for job in self._submission.jobs for run_id in job.run_ids]
         if not self._submission.notify or not all(map(assignment.is_over, reversed(run_ids))):
             return
-        done = sum(self._sweep.run(run_id).has_result() for run_id in run_ids)
-        others = f", {len(run_ids) - done} failed or cancelled" if done < len(run_ids) else ""
-        self.send(Occasion.END, lambda: f"ended: {done} of {len(run_ids)} runs done{others}")
+
+        def ended() -> str:
+            done = sum(self._sweep.run(run_id).has_result() for run_id in run_ids)
+            others = f", {len(run_ids) - done} failed or cancelled" if done < len(run_ids) else ""
+            return f"ended: {done} of {len(run_ids)} runs done{others}"
+
+        self.send(Occasion.END, ended)
 
     def attend(self) -> None:
         """End commands that take too long, and name those that failed."""
@@ -75,7 +80,8 @@ class Notices:
             if code is None and time.monotonic() < until:
                 continue
             if code is None:
-                process.kill()
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
             if code != 0:
                 problem = f"took more than {self._patience:g} s" if code is None else f"exit code {code}"

@@ -117,11 +117,12 @@ class Run:
         began = time.monotonic()
         os.makedirs(self._folder, exist_ok=True)
         path = os.path.join(self._folder, f"{step}{_EXTENSION}")
-        with open(f"{path}.unfinished", "wb") as file:
+        unfinished = f"{path}.{os.getpid()}.unfinished"  # processes of one run may share the folder
+        with open(unfinished, "wb") as file:
             self._write_state(file, {"step": step, "values": values})
             file.flush()
             os.fsync(file.fileno())
-        os.replace(f"{path}.unfinished", path)
+        os.replace(unfinished, path)
         self._step, self._saved_at = step, time.monotonic()
         self._cost = self._saved_at - began
         if self._alone:
@@ -194,7 +195,7 @@ class Run:
                 with open(path, encoding="utf-8") as file:
                     lines = [line for line in file if _is_covered(line, step)]
             else:
-                os.replace(path, f"{path}.old")
+                os.replace(path, f"{path}.{int(os.path.getmtime(path))}.old")
             with open(f"{path}.unfinished", "w", encoding="utf-8") as file:
                 file.writelines(lines)
             os.replace(f"{path}.unfinished", path)

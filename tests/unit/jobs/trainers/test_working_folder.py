@@ -175,3 +175,11 @@ def test_a_pipe_is_linked_and_a_copy_cut_by_a_kill_is_none(project: Path, tmp_pa
     assert (folder.start / "pipe").is_symlink()
     folder.clear()
     assert not (tmp_path / "work").exists()
+
+
+def test_no_results_are_placed(project: Path) -> None:
+    work = project / "sweep" / "runs" / "r" / "work"
+    folder = WorkingFolder(work, project, project)
+    folder.place(["true"])
+    assert (folder.start / "train.py").is_file()
+    assert not (folder.start / "sweep").exists()
