@@ -31,7 +31,7 @@ from orchestrator.core.types import RunState
 from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended
 from orchestrator.rundir.files.atomic import write_atomic
 from orchestrator.rundir.files.kinds import MALFORMED
-from orchestrator.status.ledger import accepted_changes
+from orchestrator.status.ledger import accepted_changes, accepted_codes
 from orchestrator.status.run_times import AttemptTime, attempt_times
 from orchestrator.status.survey import Survey
 
@@ -181,6 +181,11 @@ class _Reader:
         """The section `metrics` of the latest grid."""
         return metrics_section(self.sweep)
 
+    @cached_property
+    def accepted(self) -> Mapping[tuple[str, str], str]:
+        """The code that a run counts as, by the run and the code that trained it."""
+        return accepted_codes(self.seen.ledger)
+
     def read(self, index: IndexRow) -> RunReading:
         run_dir, run_id = self.sweep.run_to_read(index.run_id), index.run_id
         problems: list[str] = []
@@ -199,6 +204,7 @@ class _Reader:
             state, reason = self._unfinished(run_id, attempts, problems)
         surveyed = self.seen.target(run_id) if run_id in self.seen.statuses else None
         facts["target"] = facts.get("target") or surveyed
+        facts["accepted_as"] = self.accepted.get((run_id, facts.get("code_id") or ""))
         facts["wall_time"] = self._wall_time(run_dir, facts.get("train_time"))
         return RunReading(self.sweep.name, index, state, reason, facts, history, tuple(problems), codes)
 
@@ -309,8 +315,13 @@ def _trainers(sweeps: Iterable[SweepDir], readings: Iterable[RunReading]) -> dic
 def _warnings(runs: pl.DataFrame) -> list[str]:
     finished = runs.filter(pl.col("state").is_in([RunState.DONE.value, RunState.STALE.value]))
     warnings = []
-    for column, word in (("cpu_capability", "CPU capability"), ("threads", "threads"), ("code_id", "code")):
-        if text := _differing(Counter(finished[column].drop_nulls().to_list())):
+    code = finished["accepted_as"].fill_null(finished["code_id"])
+    for column, word in (
+        (finished["cpu_capability"], "CPU capability"),
+        (finished["threads"], "threads"),
+        (code, "code"),
+    ):
+        if text := _differing(Counter(column.drop_nulls().to_list())):
             warnings.append(f"not comparable bitwise: {word} differs ({text})")
     packages: dict[str, Counter[str]] = {}
     for text, number in Counter(finished["versions"].drop_nulls().to_list()).items():

@@ -65,3 +65,15 @@ def accepted_changes(ledger: Iterable[LedgerEntry]) -> list[str]:
                 f"{changes}, for {count(len(entry.run_ids), 'run')}, by {printable(entry.by)} on {date}"
             )
     return lines
+
+
+def accepted_codes(ledger: Iterable[LedgerEntry]) -> dict[tuple[str, str], str]:
+    """Map a run and the code that trained it to the code that it counts as, by what was accepted."""
+    return {
+        (run_id, change.was): change.now
+        for entry in ledger
+        if isinstance(entry, AcceptEntry)
+        for change in entry.changes
+        if not change.name and change.was is not None and change.now is not None
+        for run_id in entry.run_ids
+    }

@@ -164,12 +164,19 @@ def test_only_what_a_program_uses_makes_its_runs_stale_and_a_change_can_be_accep
         assert "1 change accepted: gain.yaml" in repository.run(*command)
     assert "by accepted changes" in repository.run("status", "mine", "--why", run_id)
     assert "nothing to accept" in repository.run("accept", "mine")
+    repository.grid(seeds=2)
+    repository.sweep()
+    assert repository.states() == {0: "done", 1: "done"}
+    assert "code differs" not in repository.run("collect", "mine")
+    table = repository.table()
+    assert table["code_id"].n_unique() == 2
+    assert table["accepted_as"].to_list() == [table["code_id"][1], None]
     repository.write("gain.yaml", "gain: 3.0\n")
-    assert repository.states() == {0: "stale"}
+    assert repository.states() == {0: "stale", 1: "stale"}
     repository.write("net.py", "GAIN = 1.0\n")
     repository.run("retry", "mine")
     repository.write("gain.yaml", "gain: 4.0\n")  # which it opens no longer
-    assert repository.states() == {0: "done"}
+    assert repository.states() == {0: "done", 1: "done"}
 
 
 def test_the_grid_says_what_counts_also_of_runs_that_are_done(repository: Project) -> None:

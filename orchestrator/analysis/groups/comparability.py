@@ -103,7 +103,8 @@ def terms_of(rows: Sequence[RunRow]) -> ReturnTerms:
     evaluated = kind_of(metric) == "evaluation"
     episodes = _joined(row["evaluation_episodes"] for row in with_return) if evaluated else None
     stale = any(row.get("state") == RunState.STALE.value for row in with_return)
-    codes = Counter(str(row["code_id"]) for row in with_return if row.get("code_id") is not None)
+    ids = [row.get("accepted_as") or row.get("code_id") for row in with_return]
+    codes = Counter(str(code) for code in ids if code is not None)
     return ReturnTerms(
         metric,
         float(median(frames)) if frames else None,

@@ -113,6 +113,12 @@ def test_variants_of_a_sweep_that_different_code_trained_are_not_ranked(state: s
     assert differences(programs) == []
 
 
+def test_code_that_was_accepted_counts_as_the_code_that_it_was_accepted_beside() -> None:
+    before = terms_of([{**row(), "sweep": "one", "code_id": "0a", "accepted_as": "0b"}])
+    after = terms_of([{**row(), "sweep": "one", "code_id": "0b", "accepted_as": None}])
+    assert classes([("a", before), ("b", after)]) == [["a", "b"]]
+
+
 def test_an_average_over_different_code_is_flagged() -> None:
     mixed = terms_of([{**row(), "code_id": code} for code in ("0a", "0a", "0b", None)])
     named = [("plain", terms_of([{**row(), "code_id": "0a"}])), ("edited", mixed)]
