@@ -27,6 +27,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from orchestrator.analysis import marl_eval_export
+from orchestrator.analysis.chosen_metric import ChosenMetric
 from orchestrator.analysis.collect import Collected, collect, write
 from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
 from orchestrator.control import fleet
@@ -147,27 +148,27 @@ class Launched:
         fleet.exchange(self.folder, lines.append)
         return lines
 
-    def collect(self, final: str = _FINAL) -> Collected:
+    def collect(self, final: str = _FINAL, metric: str | None = None) -> Collected:
         """Merge what the runs have so far into tables, in memory and in the sweep's folder.
 
-        ``final``: what counts as a final return, as `orchestrate collect --final` takes it.
+        ``final`` and ``metric`` are those of `orchestrate collect`.
         """
-        collected = measured_by(collect([self.folder], fleet.present), FinalMeasure.parse(final))
+        collected = self._collected(final, metric)
         write(collected, self.folder)
         marl_eval_export.write(collected, self.folder)
         return collected
 
-    def plot(self, kind: str = "learning", final: str = _FINAL) -> Pictures:
+    def plot(self, kind: str = "learning", final: str = _FINAL, metric: str | None = None) -> Pictures:
         """The report's pictures of one kind: ``learning`` curves, ``losses``, ``final`` returns or ``speed``.
 
-        ``final``: what counts as a final return, as `orchestrate report --final` takes it.
+        ``final`` and ``metric`` are those of `orchestrate report`.
         Raises :class:`NotFoundError` while there is nothing to draw.
         """
         from orchestrator.analysis.report.page import pictures_of
 
         if kind not in _PLOTS:
             raise OrchestrateError(f"found the plot {kind!r}", hint=f"there are: {', '.join(_PLOTS)}")
-        collected = measured_by(collect([self.folder], fleet.present), FinalMeasure.parse(final))
+        collected = self._collected(final, metric)
         pictures = Pictures(pictures_of(collected, kind))
         if not pictures:
             raise NotFoundError(
@@ -182,6 +183,10 @@ class Launched:
         They go on from there when the sweep is launched again.
         """
         return fleet.stop(self.folder)
+
+    def _collected(self, final: str, metric: str | None) -> Collected:
+        measure, chosen = FinalMeasure.parse(final), ChosenMetric.parse(metric)
+        return measured_by(collect([self.folder], fleet.present, chosen=chosen), measure)
 
     def _show_in_one_place(self, surveys: Iterator[Survey]) -> None:
         from IPython.display import display

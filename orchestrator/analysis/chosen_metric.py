@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from html import escape
 
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir import Row
 
 _LOWER, _HIGHER = ":min", ":max"
 _MOST_NAMED = 12
+# The word as a noun, and "returns more"; no part of a key, an option or a metric's name.
+_RETURN = re.compile(r"(?<![\w/=.-])(?<!episode )([Rr])eturn(s?)(?![\w/=])( more)?")
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,18 @@ class ChosenMetric:
         shown = ", ".join(sorted(names)[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
         hint = f"did you mean {near[0]}?" if near else "write one of these names"
         raise OrchestrateError(f"--metric: no run recorded {self.name!r}; found {shown}", hint=hint)
+
+    def in_words(self, text: str) -> str:
+        """Put the metric in the place of the return in a sentence or a heading; escape it in markup."""
+        name = escape(self.name) if hasattr(text, "__html__") else self.name
+
+        def word(match: re.Match[str]) -> str:
+            first, plural, more = match.groups()
+            if more:
+                return f"{'has' if plural else 'have'} a {'lower' if self.lower else 'higher'} {name}"
+            return f"{'V' if first == 'R' else 'v'}alues of {name}" if plural else name
+
+        return _RETURN.sub(word, text)
 
     def __str__(self) -> str:
         return f"{self.name} ({'lower' if self.lower else 'higher'} is better)"

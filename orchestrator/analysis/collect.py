@@ -77,6 +77,10 @@ class Collected:
     threshold: float | None = None
     chosen: ChosenMetric | None = None
 
+    def in_words(self, text: str) -> str:
+        """Return a text about returns with the name of the chosen metric, if there is one."""
+        return text if self.chosen is None else self.chosen.in_words(text)
+
 
 def read_others(folders: Iterable[str], sweep_dirs: Iterable[SweepDir]) -> list[Outputs]:
     """Read runs trained without this program, from each folder or ``NAME=FOLDER``, under unused names."""

@@ -22,14 +22,15 @@ from typing import Any, NamedTuple
 import orjson
 import polars as pl
 
+from orchestrator.analysis.chosen_metric import ChosenMetric
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.evaluations.evaluate import TIMES_FOR_BEST, usual_of
 from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.grouping import groups
-from orchestrator.analysis.run_table import RunRow
+from orchestrator.analysis.run_table import CHOSEN_METRIC, RunRow, return_names
 from orchestrator.analysis.statistics.bootstrap import finite
 from orchestrator.config.returns import may_lack_episodes
-from orchestrator.config.trainers import can_evaluate, returns_of
+from orchestrator.config.trainers import can_evaluate
 from orchestrator.core.formatting import count, listed
 from orchestrator.core.labels import Point, labeller
 from orchestrator.rundir import Evaluation, RunDir, SweepDir
@@ -70,7 +71,8 @@ class Export:
 def write(collected: Collected, sweep_dir: SweepDir) -> Export:
     """Replace the sweep's marl_eval.json by its collected runs; return the export."""
     again = f"orchestrate evaluate {sweep_dir.name} --best"
-    made = export(collected, absolute_metrics(sweep_dir), again=again)
+    absolute = absolute_metrics(sweep_dir) if collected.chosen is None else {}
+    made = export(collected, absolute, again=again)
     # Unsorted: marl-eval reads steps in the file's order, and "step_10" sorts before "step_2".
     text = orjson.dumps(made.data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     write_atomic(sweep_dir.marl_eval, text)
@@ -80,25 +82,27 @@ def write(collected: Collected, sweep_dir: SweepDir) -> Export:
 def export(collected: Collected, absolute: Mapping[str, Evaluation], *, again: str) -> Export:
     """Export every run that counts and has evaluations in training, or the ``return`` of a program without.
 
+    With a chosen metric these are its values, under its name.
     ``absolute``: by run_id, the evaluation that is its absolute metric. ``again``: the command that evaluates
     best policies anew.
     """
     named = _named(collected)
     rows = [row for group in groups(collected) for row in group.counted()[0]]
-    series = _series(collected, rows)
+    series, chosen = _series(collected, rows), collected.chosen
     runs = []
     for row in rows:
         key = row["sweep"], row["run_id"]
         if key in series:
-            evaluable, here = can_evaluate(row["trainer"]), row["sweep"] not in collected.others
-            runs.append(_Run(named[key], series[key], absolute.get(row["run_id"]), evaluable, here))
+            evaluable = can_evaluate(row["trainer"]) and chosen is None
+            here = row["sweep"] not in collected.others
+            runs.append(_Run(named[key], series[key], absolute.get(row["run_id"]), evaluable, here, chosen))
     timed = all(finite(step.seconds) for run in runs for step in run.steps)
     data: dict[str, Any] = {}
     for run in runs:
         at = run.names
         seeds = data.setdefault(at.environment, {}).setdefault(at.task, {}).setdefault(at.variant, {})
         seeds.setdefault(at.seed, run.to_json(timed=timed))
-    notes = [*_notes(runs, again), *_unevaluated(len(rows) - len(runs)), *_irregular(data)]
+    notes = [*_notes(runs, again, chosen), *_unevaluated(len(rows) - len(runs)), *_irregular(data)]
     return Export(data, len(runs), sum(run.absolute is not None for run in runs), tuple(notes))
 
 
@@ -211,7 +215,8 @@ class _Step(NamedTuple):
 class _Run:
     """A run to export. ``absolute``: its best policy evaluated anew, if it was.
 
-    ``evaluable``: whether its trainer can do that. ``here``: whether this program trained it.
+    ``evaluable``: whether its trainer can do that. ``here``: whether this program trained it. ``chosen``: the
+    metric of its steps in the place of the return.
     """
 
     names: ExportNames
@@ -219,28 +224,30 @@ class _Run:
     absolute: Evaluation | None
     evaluable: bool
     here: bool
+    chosen: ChosenMetric | None
 
     def to_json(self, *, timed: bool) -> dict[str, Any]:
         data = {
-            f"step_{number}": {"step_count": step.frames, **_measured([step.value], step.seconds, timed)}
+            f"step_{number}": {"step_count": step.frames, **self._measured([step.value], step.seconds, timed)}
             for number, step in enumerate(self.steps)
         }
-        best, anew = max(self.steps, key=lambda step: step.value), self.absolute
+        lower = self.chosen is not None and self.chosen.lower
+        best, anew = (min if lower else max)(self.steps, key=lambda step: step.value), self.absolute
         if anew is None:
-            return {**data, "absolute_metrics": _measured([best.value], best.seconds, timed)}
+            return {**data, "absolute_metrics": self._measured([best.value], best.seconds, timed)}
         frames = anew.frames
         trained = min(self.steps, key=lambda step: abs(step.frames - frames))
-        return {**data, "absolute_metrics": _measured(list(anew.returns), trained.seconds, timed)}
+        return {**data, "absolute_metrics": self._measured(list(anew.returns), trained.seconds, timed)}
 
-
-def _measured(returns: list[float], seconds: float | None, timed: bool) -> dict[str, Any]:
-    # marl-eval needs the same metrics everywhere: times in every step of every run, or nowhere.
-    return {"return": returns, **({"elapsed_time": seconds} if timed else {})}
+    def _measured(self, values: list[float], seconds: float | None, timed: bool) -> dict[str, Any]:
+        # marl-eval needs the same metrics everywhere: times in every step of every run, or nowhere.
+        name = "return" if self.chosen is None else self.chosen.name
+        return {name: values, **({"elapsed_time": seconds} if timed else {})}
 
 
 def _series(collected: Collected, rows: Iterable[RunRow]) -> dict[tuple[str, str], list[_Step]]:
     """Return each run's evaluations: the finite values of the first metric that means return."""
-    wanted = {(row["sweep"], row["run_id"]): _evaluated(row["trainer"]) for row in rows}
+    wanted = {(row["sweep"], row["run_id"]): _evaluated(row) for row in rows}
     every = {name for names in wanted.values() for name in names}
     table = collected.metrics.filter(pl.col("name").is_in(list(every)) & pl.col("value").is_finite())
     read = table.select("sweep", "run_id", "name", "frames", "wall_time", "value").iter_rows()
@@ -252,13 +259,13 @@ def _series(collected: Collected, rows: Iterable[RunRow]) -> dict[tuple[str, str
     return {key: own for key, own in chosen.items() if own is not None}
 
 
-def _evaluated(trainer: str | None) -> list[str]:
+def _evaluated(row: RunRow) -> list[str]:
     """Return the metrics that may stand for evaluations, best first.
 
     They are those of evaluated policies, and a program's ``return`` in training: many programs have no other,
     and would be left out. Returns that this program's trainers collect with exploration are none of them.
     """
-    return [name for name in returns_of(trainer) if not may_lack_episodes(name)]
+    return [name for name in return_names(row) if CHOSEN_METRIC in row or not may_lack_episodes(name)]
 
 
 def absolute_metrics(sweep_dir: SweepDir) -> dict[str, Evaluation]:
@@ -297,7 +304,7 @@ def _absolute(run_dir: RunDir, evaluations: Iterable[Evaluation]) -> Evaluation 
 # Notes
 
 
-def _notes(runs: Sequence[_Run], again: str) -> list[str]:
+def _notes(runs: Sequence[_Run], again: str, chosen: ChosenMetric | None) -> list[str]:
     lacking = [run for run in runs if run.absolute is None]
     evaluable = [run for run in lacking if run.evaluable]
     hint = f": {again}" if any(run.here for run in evaluable) else ""
@@ -305,6 +312,8 @@ def _notes(runs: Sequence[_Run], again: str) -> list[str]:
         f"the best evaluation in training, not that policy over {TIMES_FOR_BEST} times the episodes{hint}"
     )
     highest = "the highest return in training, as their trainer cannot evaluate a trained policy"
+    if chosen is not None:
+        highest = f"the best value in training of {chosen}"
     counts = {episodes: len(evaluable), highest: len(lacking) - len(evaluable)}
     about = "marl_eval.json: absolute metric of"
     return [f"{about} {n} of {count(len(runs), 'run')} is {what}" for what, n in counts.items() if n]

@@ -174,7 +174,8 @@ def runs_table(
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Build the table of runs; return it with the names of the columns that come from the grid.
 
-    With a ``chosen`` metric all returns are values of it, and two columns more say so.
+    With a ``chosen`` metric all returns are values of it, two columns more say so, and there are no returns
+    on levels of training.
     """
     if chosen is not None:
         readings = [_with_metric(reading, chosen) for reading in readings]
@@ -213,7 +214,8 @@ def runs_table(
             metrics = [_return_metric(reading, trainers.get(reading.sweep), chosen) for reading in readings]
             columns["return_metric"] = pl.Series(metrics, dtype=pl.String)
             for level, metric in LEVEL_METRICS.items():
-                columns[level] = pl.Series([_last(reading, metric) for reading in readings], dtype=pl.Float64)
+                values = [_last(reading, metric) if chosen is None else None for reading in readings]
+                columns[level] = pl.Series(values, dtype=pl.Float64)
     for key in shared:
         if any(key in point for point in points):
             asked = [_asked(reading, key) for reading in readings]

@@ -46,7 +46,8 @@ def summary_table(collected: Collected) -> tuple[list[str], list[list[str]]]:
         for final, levels, own in summarised
     ]
     at = SUMMARY_COLUMNS.index("training frames/s")
-    return [*SUMMARY_COLUMNS[:at], *(LEVEL_COLUMNS if leveled else ()), *SUMMARY_COLUMNS[at:]], rows
+    names = [*SUMMARY_COLUMNS[:at], *(LEVEL_COLUMNS if leveled else ()), *SUMMARY_COLUMNS[at:]]
+    return [collected.in_words(name) for name in names], rows
 
 
 # The figures of :data:`LEVEL_COLUMNS`.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
 from markupsafe import Markup
 
@@ -143,3 +144,22 @@ def unfolded(blocks: Iterable[Block]) -> Iterator[Block]:
             yield from unfolded(block.blocks)
         else:
             yield block
+
+
+def reworded(part: Any, words: Callable[[str], str]) -> Any:
+    """Rewrite the sentences, headings and heads of tables of a section or block; cells and data stay."""
+    match part:
+        case Section() | Folded():
+            blocks = tuple(reworded(block, words) for block in part.blocks)
+            return replace(part, title=words(part.title), blocks=blocks)
+        case Text():
+            return replace(part, text=words(part.text))
+        case Points():
+            return replace(part, items=tuple((words(first), words(text)) for first, text in part.items))
+        case Gallery():
+            return replace(part, pictures=tuple(picture.reworded(words) for picture in part.pictures))
+        case Html():
+            return replace(part, markup=Markup(words(part.markup)))  # noqa: S704  words escapes in markup
+        case Table():
+            return replace(part, columns=tuple(replace(one, name=words(one.name)) for one in part.columns))
+    return part

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -201,12 +201,13 @@ def _legend(figure: Figure, compared: KeyComparison, part: Sequence[Combination]
     plotting.style_legend(figure, styles, columns=2 if len(part) > 1 else 4)
 
 
-def write_comparison(compared: KeyComparison, out: Path) -> list[Path]:
+def write_comparison(compared: KeyComparison, out: Path, words: Callable[[str], str] = str) -> list[Path]:
     """Write the table as CSV and the pictures, light and dark, into the folder ``out``; return their paths.
 
+    ``words`` name the metric in the pictures.
     Raises :class:`~orchestrator.core.errors.StorageError` if it cannot be written.
     """
-    drawn = plotting.first(comparison_pictures(compared))
+    drawn = [one.reworded(words) for one in plotting.first(comparison_pictures(compared))]
     pictures = (
         (f"{picture.name}{suffix}.png", content)
         for picture in drawn

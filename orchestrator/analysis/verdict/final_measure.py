@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from orchestrator.analysis.chosen_metric import ChosenMetric
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.run_table import (
     FINAL_MEASURE,
@@ -59,15 +60,18 @@ class FinalMeasure:
         """What :meth:`parse` reads."""
         return f"{self.kind}:{self.count}" if self.kind == _MEAN else self.kind
 
-    def describe(self, metrics: Iterable[str]) -> str:
-        """Describe the measure of runs with returns of these metrics."""
+    def describe(self, metrics: Iterable[str], chosen: ChosenMetric | None = None) -> str:
+        """Describe the measure of runs with returns of these metrics, or with values of the chosen one."""
         kinds = {is_evaluation(metric) for metric in metrics} or {True}
-        noun = "evaluation" if True in kinds else "training return"
-        text = f"the mean of the last {self.count} {noun}s, or of the last third if these are fewer"
+        one = "evaluation" if True in kinds else "training return"
+        one, several = (one, f"{one}s") if chosen is None else (f"value of {chosen}", f"values of {chosen}")
+        text = f"the mean of the last {self.count} {several}, or of the last third if these are fewer"
         if self.kind == LAST:
-            text = f"the last {noun}"
+            text = f"the last {one}"
         elif self.kind == _AREA:
-            text = f"the area under the curve of {noun}s over frames, divided by the frames"
+            text = f"the area under the curve of {several} over frames, divided by the frames"
+        if chosen is not None:
+            return text
         if True not in kinds:
             return f"{text}; no run was evaluated in training"
         return text + "; of runs without evaluations, the same of training returns" * (False in kinds)
@@ -131,8 +135,7 @@ def measured_by(collected: Collected, measure: FinalMeasure) -> Collected:
             ]
             runs = runs.with_columns(pl.Series(column, values, dtype=pl.Float64))
     metrics = runs.filter(pl.col("in_grid"))["return_metric"].drop_nulls().unique().to_list()
-    of = f"; these are values of {collected.chosen}" if collected.chosen else ""
-    return replace(collected, runs=_in_order(runs), final=f"{measure.describe(metrics)}{of}")
+    return replace(collected, runs=_in_order(runs), final=measure.describe(metrics, collected.chosen))
 
 
 def _in_order(runs: pl.DataFrame) -> pl.DataFrame:

@@ -7,7 +7,7 @@ import math
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text as Words
 from matplotlib.ticker import LogLocator, NullLocator
 from PIL import Image
 
@@ -129,6 +130,18 @@ class Picture:
     def inline(self) -> Markup:
         """The picture as a part of a page, in the colours of the page's theme."""
         return inline(self.vector.svg, self.name, self.alt, _PAGE_COLOURS if self.themed else {})
+
+    def reworded(self, words: Callable[[str], str]) -> Picture:
+        """Rewrite the title, the caption and every text in the picture."""
+
+        def draw(theme: Theme) -> Figure:
+            figure = self.draw(theme)
+            for text in figure.findobj(Words):
+                text.set_text(words(text.get_text()))
+            return figure
+
+        title, caption, alt = map(words, (self.title, self.caption, self.alt))
+        return replace(self, title=title, caption=caption, alt=alt, draw=draw)
 
 
 def picture(name: str, title: str, draw: Draw, *, caption: str, alt: str, small: bool = False) -> Picture:

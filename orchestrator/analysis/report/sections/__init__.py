@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.analysis.report.blocks import Section
+from orchestrator.analysis.report.blocks import Section, reworded
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.drawing.plotting import Picture
 from orchestrator.analysis.report.sections.costs import (
@@ -57,9 +57,9 @@ _PICTURES = {
 def sections(data: ReportData) -> list[Section]:
     """Build the sections that have content."""
     made = (section(data) for section in counted(_SECTIONS, "working out sections", len(_SECTIONS)))
-    return [section for section in made if section is not None]
+    return [reworded(section, data.collected.in_words) for section in made if section is not None]
 
 
 def pictures(data: ReportData, kind: str) -> list[Picture]:
     """Draw the pictures of ``learning`` curves, ``losses``, ``final`` returns or ``speed``."""
-    return list(_PICTURES[kind](data))
+    return [picture.reworded(data.collected.in_words) for picture in _PICTURES[kind](data)]

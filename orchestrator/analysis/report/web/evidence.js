@@ -1,6 +1,6 @@
 // A click on a return compares its variant with the others of the task, pair by pair.
 (() => {
-  const COLUMNS = [["compared with"], ["seeds", "number"], ["P(returns more)", "number"], ["more than luck"]];
+  const COLUMNS = [["compared with"], ["seeds", "number"], ["P(better)", "number"], ["more than luck"]];
   const seeds = number => number + (number === 1 ? " seed" : " seeds");
   const against = (task, at) => {
     const found = [];
@@ -16,7 +16,7 @@
     return [
       make("h3", {}, labels[at] + (task.name ? " on " + task.name : "") + ", " + seeds(task.seeds[at])),
       rows.length ? tableOf(COLUMNS, rows)
-        : make("p", {class: "note"}, "No other variant has comparable returns in this task."),
+        : make("p", {class: "note"}, "No other variant of this task is comparable."),
     ];
   };
   for (const source of document.querySelectorAll(".pair-details")) {

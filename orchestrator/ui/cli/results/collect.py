@@ -109,6 +109,7 @@ def collect(
                 if check.name in SPEED
                 for flag in check.flags
             ]
+            limits = [collected.in_words(limit) for limit in limits]
         if as_json:
             print_json(
                 {
@@ -135,8 +136,8 @@ def collect(
             _print(sweep_dir, collected, [group.point for group in compared_groups], columns, rows, limits)
             _print_written(sweep_dir, exported.notes, collected.problems)
             for comparison in compared:
-                print_comparison(comparison)
-            _print_answers(found_answers, collected.final)
+                print_comparison(comparison, collected.in_words)
+            _print_answers(found_answers, collected)
 
 
 def _print(
@@ -154,7 +155,7 @@ def _print(
     table = [
         *_group_columns(points, names),
         *(
-            ScreenColumn(_head(head), [cell(value) for value in values], rank=0 if "return" in head else 1)
+            ScreenColumn(_head(head), [cell(value) for value in values], rank=0 if "final" in head else 1)
             for head, values in zip(columns[1:], figures, strict=True)
         ),
     ]
@@ -191,13 +192,13 @@ def _print_written(sweep_dir: SweepDir, notes: Iterable[str], problems: Iterable
     say(f"wrote {written}" + (f", without {count(len(damaged), 'damaged run')}" if damaged else ""))
 
 
-def _print_answers(answers: Sequence[TaskAnswer], final: str) -> None:
+def _print_answers(answers: Sequence[TaskAnswer], collected: Collected) -> None:
     from orchestrator.ui.terminal.screen import say
 
     if answers:
-        say(f"final return of a run: {final}", style="dim")
+        say(f"{collected.in_words('final return')} of a run: {collected.final}", style="dim")
     for answer in answers[:_MOST_ANSWERS]:
-        say(answer, "answer")
+        say(collected.in_words(str(answer)), "answer")
     if (more := len(answers) - _MOST_ANSWERS) > 0:
         say(f"… {more} more answers are in the report", style="dim")
 

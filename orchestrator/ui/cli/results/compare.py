@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +20,7 @@ from orchestrator.ui.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from orchestrator.analysis.collect import Collected
     from orchestrator.analysis.compare import KeyComparison
     from orchestrator.rundir import SweepDir
 
@@ -91,22 +92,22 @@ def compare(
         home = sweep_dirs[0].path if len(sweep_dirs) == 1 else results
         folder = output or comparison_dir(home, compared.short)
         report_step(f"drawing the comparison by {compared.short}")
-        written = write_comparison(compared, folder)
+        written = write_comparison(compared, folder, collected.in_words)
     if as_json:
         print_json(
             {**table.as_json(compared), "final": collected.final, "files": [str(path) for path in written]}
         )
         return
-    print_comparison(compared)
-    _print_written(collected.final, collected.problems, written)
+    print_comparison(compared, collected.in_words)
+    _print_written(collected, written)
 
 
-def _print_written(final: str, problems: Sequence[str], written: Sequence[Path]) -> None:
+def _print_written(collected: Collected, written: Sequence[Path]) -> None:
     """Print the last lines; problems on the error stream."""
     from orchestrator.ui.terminal.screen import say
 
-    say(f"final return: {final}")
-    for problem in problems:
+    say(f"{collected.in_words('final return')}: {collected.final}")
+    for problem in collected.problems:
         say(f"problem: {problem}", errors=True)
     say(f"wrote {', '.join(str(path) for path in written if not path.stem.endswith('-dark'))}")
 
@@ -124,8 +125,8 @@ def _without_key(sweep_dirs: Sequence[SweepDir]) -> OrchestrateError:
     )
 
 
-def print_comparison(compared: KeyComparison) -> None:
-    """Print the table, notes and verdict of a comparison."""
+def print_comparison(compared: KeyComparison, words: Callable[[str], str]) -> None:
+    """Print the table, notes and verdict of a comparison; ``words`` name the metric."""
     from orchestrator.analysis.cells import MISSING
     from orchestrator.analysis.compare.table import RANKS, columns, sections
     from orchestrator.analysis.compare.wording import notes, verdict
@@ -139,7 +140,11 @@ def print_comparison(compared: KeyComparison) -> None:
     cells = zip(*([cell.text for cell in row] for _, row in rows), strict=True)
     table = [
         ScreenColumn(
-            head, [cell(text) for text in texts], left=number == 0, key=number == 0, rank=RANKS.get(head, 2)
+            words(head),
+            [cell(text) for text in texts],
+            left=number == 0,
+            key=number == 0,
+            rank=RANKS.get(head, 2),
         )
         for number, (head, texts) in enumerate(zip(columns(compared), cells, strict=True))
         if number == 0 or {*texts} - {"", MISSING}
@@ -148,8 +153,8 @@ def print_comparison(compared: KeyComparison) -> None:
     if len(shown) < len(told):
         say(f"… {len(told) - len(shown)} more combinations: the CSV file has all", style="dim")
     for note in notes(compared)[:_MOST_NOTES]:
-        say(note, "note")
-    say(verdict(compared))
+        say(words(note), "note")
+    say(words(verdict(compared)))
 
 
 def _named_keys(compared: KeyComparison) -> dict[str, list[str]]:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import polars as pl
 import pytest
+from markupsafe import Markup
 from typer.testing import CliRunner
 
 from benchmarks.synthetic import EVAL, create_sweep, finish, matrix_runs
 from orchestrator.analysis.chosen_metric import ChosenMetric
+from orchestrator.api import Launched
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir import Row, SweepDir
 from orchestrator.ui.cli import app
+
+if TYPE_CHECKING:
+    from orchestrator.control.flow import Flow
 
 SEEDS = 6
 # The loss in the end, by algorithm: the lower one belongs to the lower return.
@@ -50,7 +58,10 @@ def test_the_verdict_follows_the_order_and_the_values_stay(
     [answer] = told["answers"]
     assert (answer["leaders"], answer["behind"]) == ([leader], [behind])
     word = "lower" if order == "min" else "higher"
-    assert told["final"].endswith(f"; these are values of eval/loss ({word} is better)")
+    assert told["final"] == f"the last value of eval/loss ({word} is better)"
+    exported = json.loads(sweep.marl_eval.read_text())["speed"]["speed"]["iql"]["seed_0"]
+    assert exported["step_1"]["eval/loss"] == [8.25]
+    assert exported["absolute_metrics"]["eval/loss"] == [0.25 if order == "min" else 9.25]
     found = pl.read_parquet(sweep.table_parquet).sort("algorithm", "seed")
     assert found["final_return"].to_list() == pytest.approx(
         [LOSSES[name] + seed / 100 for name in ("iql", "mappo") for seed in range(SEEDS)]
@@ -59,14 +70,41 @@ def test_the_verdict_follows_the_order_and_the_values_stay(
     assert found["best_return"][0] == pytest.approx(0.25 if order == "min" else 9.25)
 
 
-def test_report_and_compare_draw_and_name_the_metric(sweep: SweepDir) -> None:
-    said(sweep, "report", "speed", "--metric", "eval/loss:min")
-    page = (sweep.report / "index.html").read_text()
-    assert "eval/loss" in page
-    assert "iql leads, by more than luck" in page
-    told = said(sweep, "compare", "speed", "--by", "algorithm", "--return", "eval/loss:min")
-    assert "final returns with mappo are higher in 1 of 1 combinations" in told
-    assert "of eval/loss (lower is better)" in told
+def test_report_compare_and_collect_name_the_metric_and_no_return(sweep: SweepDir) -> None:
+    said(sweep, "report", "speed", "--metric", "eval/loss:min", "--threshold", "1")
+    page = re.sub(r"<(script|style).*?</\1>", "", (sweep.report / "index.html").read_text(), flags=re.DOTALL)
+    assert not re.findall(r".{40}\breturn.{40}", page, flags=re.IGNORECASE)
+    for text in (
+        ">Final values of eval/loss</h2>",  # a section
+        ">final eval/loss</text>",  # an axis
+        ">best eval/loss</th>",  # a head
+        "a run of iql has a lower eval/loss",  # a description of a picture
+        "n counts the seeds with a finite final eval/loss. Values of eval/loss are raw.",
+        "iql leads, by more than luck",
+    ):
+        assert text in page, text
+    compared = said(sweep, "compare", "speed", "--by", "algorithm", "--return", "eval/loss:min")
+    assert "final values of eval/loss with mappo are higher in 1 of 1 combinations" in compared
+    assert "final eval/loss: the mean of the last 5 values of eval/loss (lower is better)" in compared
+    collected = said(sweep, "collect", "speed", "--metric", "eval/loss:min")
+    assert "final eval/loss (IQM)" in " ".join(collected.split())
+    assert "return" not in compared + collected
+
+
+def test_python_takes_the_metric(sweep: SweepDir) -> None:
+    launched = Launched(cast("Flow", SimpleNamespace(sweep_dir=sweep)), ())
+    collected = launched.collect(final="last", metric="eval/loss:min")
+    assert collected.runs["return_metric"].unique().to_list() == ["eval/loss"]
+    [picture] = launched.plot("final", metric="eval/loss:min")
+    assert picture.caption.startswith("Final eval/loss of each run")
+
+
+def test_words_that_are_no_return_stay() -> None:
+    loss = ChosenMetric("<b>", lower=True)
+    text = "eval/return, --return NAME, return_metric, use.return=1, episode return (evaluation), returned"
+    assert loss.in_words(text) == text
+    assert loss.in_words("Returns: a run returns more") == "Values of <b>: a run has a lower <b>"
+    assert loss.in_words(Markup("no return")) == "no &lt;b&gt;"
 
 
 def test_a_metric_that_no_run_recorded_is_named_with_those_that_are_there(sweep: SweepDir) -> None:

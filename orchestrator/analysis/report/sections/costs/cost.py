@@ -88,7 +88,7 @@ def _picture(costs: CostClass, name: str, *, small: bool) -> Picture:
         costs.task,
         _draw(costs, labels, small=small),
         caption=(
-            f"{_shown_of(costs)}, with 95 % intervals; the line joins the front: the most return for what it "
+            f"{_shown_of(costs)}, with 95 % intervals; the line joins the front: the best return for what it "
             "costs."
         ),
         alt=(

@@ -18,8 +18,8 @@ from orchestrator.core.formatting import dollars, duration, listed
 _TITLE = "Time to a threshold"
 
 _NOTE = (
-    "When a run had its first single evaluation at or above the threshold, a lucky one included, so the "
-    "return may fall below it again: medians over finished runs, with 95 % intervals by bootstrap from four "
+    "When a run had its first single evaluation at the threshold or better, a lucky one included, so the "
+    "return may be worse again: medians over finished runs, with 95 % intervals by bootstrap from four "
     "seeds on. A seed that never did counts as later than all others: where "
     "that is the median or an end of the interval, > stands before the shortest training of such a seed. "
     "Times go up to the end of an evaluation, so a run that is evaluated seldom seems late."
@@ -52,7 +52,7 @@ def section(data: ReportData) -> Section | None:
         "The threshold is the one of --threshold."
         if chosen is not None
         else f"The threshold of a task is {USUAL_PART:.0%} of the way from the median first return to the "
-        "highest final one of its groups; --threshold sets another."
+        "best final one of its groups; --threshold sets another."
     )
     blocks: tuple[Block, ...] = (_table(times), Text(f"{_NOTE} {why}", note=True))
     if without:

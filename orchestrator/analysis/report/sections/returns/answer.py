@@ -101,8 +101,8 @@ _HOW_TO_READ = (
 )
 
 _MISSING = (
-    "Seeds that failed or have no finite return, bounded: at worst each of them had the lowest return of its "
-    "task, initial ones included, at best the highest final one. The place at worst is that with the "
+    "Seeds that failed or have no finite return, bounded: at worst each of them had the worst return of its "
+    "task, initial ones included, at best the best final one. The place at worst is that with the "
     "missing seeds of all variants against this one, at best with all of them in its favour."
 )
 

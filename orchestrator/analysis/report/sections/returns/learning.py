@@ -28,7 +28,7 @@ def section(data: ReportData) -> Section:
     lines = chart_data.charted(data.curves)
     blocks: list[Block] = [Chart(chart_data.chart_data(lines, data.prices))]
     if left := len(data.curves) - len(lines):
-        blocks.append(Text(f"{left:,} more lines are left out, those with the lowest returns.", note=True))
+        blocks.append(Text(f"{left:,} more lines are left out, those with the worst returns.", note=True))
     return Section("learning", "Learning", (*blocks, Folded("As pictures, for paper", drawn.blocks)))
 
 

@@ -41,7 +41,7 @@ def section(data: ReportData) -> Section | None:
 
 
 _PROFILES = (
-    "The higher a line, the more of the variant's runs return at least that much. Lines of few runs "
+    "The higher a line, the more of the variant's runs are above that value. Lines of few runs "
     "differ by luck: which variants differ by more is shown under probability of improvement, for variants "
     f"with {FEW_SEEDS} seeds or more. Intervals by bootstrap over the seeds of each task; "
     f"where a task has fewer than {INTERVAL_SEEDS} there are none. Returns of one task are raw. All tasks "

@@ -28,11 +28,12 @@ def section(data: ReportData) -> Section | None:
         return None
     if not any(check.compared for check in data.audit):
         return Section("audit", _TITLE, (Text(_NOTHING),))
+    words = data.collected.in_words
     rows = (
         {
-            "condition": Cell(check.name),
+            "condition": Cell(words(check.name)),
             "between variants": _judged(check),
-            "red flag": Cell("\n".join(check.flags[:_MOST_FLAGS])),
+            "red flag": Cell(words("\n".join(check.flags[:_MOST_FLAGS]))),
         }
         for check in data.audit
     )
