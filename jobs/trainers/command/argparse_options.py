@@ -1,35 +1,22 @@
-"""Read the options that a Python program declares, and find arguments that it misreads or lacks.
+"""Find arguments that a Python program misreads or lacks, by the options that it declares.
 
-Known are calls of ``add_argument`` with constants, in the program's file and in files beside it that it
-imports. An option that is declared twice in different ways is left out. Options of click and tyro are known
-by name.
+An option of argparse that is declared twice in different ways is left out. Options of click and tyro are
+known by name.
 """
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from orchestrator.config.command_line.command import module_of, program_file
 from orchestrator.config.command_line.placeholders import flags_in
-from orchestrator.config.program.options import name_of, options_of, sources
+from orchestrator.config.program.options import SEED_NAMES, Option, options_of
 from orchestrator.core.types import Run
 
 _FALSE = frozenset(("false", "no", "off", "0", "none", "null"))
 _WITHOUT_VALUE = frozenset(("store_true", "store_false", "BooleanOptionalAction"))
-_SEED_NAMES = ("seed", "random_seed", "rng_seed", "global_seed", "manual_seed")
-
-
-@dataclass(frozen=True)
-class Declared:
-    """An option's ``action`` and ``type`` by name, empty by default, and whether its default is True."""
-
-    action: str
-    type: str
-    is_on: bool
 
 
 @dataclass(frozen=True)
@@ -41,12 +28,14 @@ class Fault:
 
 
 def misread(run: Run, argv: Sequence[str]) -> Iterator[Fault]:
-    """Yield the faults of a run's arguments; none where its program is not Python or declares no options."""
+    """Yield the faults of a run's arguments; none where its program is not Python or without argparse."""
     found = _program(argv)
     if found is None:
         return
     path, first = found
-    options, has_positional = _declared(path.absolute())
+    declared = options_of(path.absolute())
+    options = {name: option for option in declared for name in option.names}
+    has_positional = not all(map(_is_named, declared))
     if not options:
         return
     null = None in run.overrides.values()
@@ -65,46 +54,43 @@ def misread(run: Run, argv: Sequence[str]) -> Iterator[Fault]:
         previous = argument
     for key, form in flags_in(run.overrides.get("command")):
         option = options.get(f"--{key}")
-        if option and option.is_on and form == "flag" and run.overrides.get(key) is False:
+        if option and option.default is True and form == "flag" and run.overrides.get(key) is False:
             yield Fault(
                 f"no --{key} for {key}: false, and the program's default of --{key} is True",
                 f"{{{key}:no-flag}} gives --no-{key}, which argparse.BooleanOptionalAction takes",
             )
 
 
-def option_of(argv: Sequence[str], key: str) -> str | None:
-    """Return the option that a Python program declares for a key or the seed; ``None`` if none is known."""
+def items_for(argv: Sequence[str], key: str) -> str | None:
+    """Return the items of `command` that pass a key or the seed; ``None`` if no option for it is found."""
     found = _program(argv)
-    if found is None:
-        return None
-    path = found[0].absolute()
-    wanted = _SEED_NAMES if key == "seed" else (key.replace("-", "_"),)
-    named = (name for name in (*_declared(path)[0], *_spelled(path)) if name.startswith("--"))
-    return next((name for name in named if name[2:].replace("-", "_") in wanted), None)
+    wanted = SEED_NAMES if key == "seed" else (key.replace("-", "_"),)
+    for option in options_of(found[0].absolute()) if found else ():
+        names = option.names or (f"--{option.key}",) if _is_named(option) else ()
+        if any(name.startswith("--") and name[2:].replace("-", "_") in wanted for name in names):
+            items = (item.replace(f"{{{option.key}", f"{{{key}") for item in option.items)
+            return ", ".join(f'"{item}"' if "{" in item else item for item in items)
+    return None
 
 
-def placeholder_for(argv: Sequence[str], option: str, key: str) -> str:
-    """Return the items of `command` that give an option the value of a key."""
-    found = _program(argv)
-    declared = _declared(found[0].absolute())[0].get(option) if found else None
-    if declared is None or declared.action not in _WITHOUT_VALUE:
-        return f'{option}, "{{{key}}}"'
-    return f'"{{{key}:{"flag" if declared.action.startswith("store") else "no-flag"}}}"'
+def _is_named(option: Option) -> bool:
+    """Return whether an option is passed by a name; positional arguments are not."""
+    return option.items[0].startswith("-") or ":" in option.items[0]
 
 
-def _misread_value(name: str, option: Declared, value: str, null: bool) -> Iterator[Fault]:
+def _misread_value(name: str, option: Option, value: str, null: bool) -> Iterator[Fault]:
     """Yield the fault of an option with this value, or with this argument behind it."""
     key = name.lstrip("-")
     lower = value.lower()
-    if option.type == "bool" and lower in _FALSE:
+    if option.action in _WITHOUT_VALUE and lower in ("true", "false"):
+        yield Fault(
+            f"{name} {value}, and the program's {name} takes no value", f"write {{{key}:flag}} in its place"
+        )
+    elif option.type == "bool" and not option.action and lower in _FALSE:
         yield Fault(
             f"{name} {value}, which the program reads as True: its type=bool turns every text but the empty "
             "one into True",
             f'declare {name} with action="store_true" in the program and write {{{key}:flag}}',
-        )
-    elif option.action in _WITHOUT_VALUE and lower in ("true", "false"):
-        yield Fault(
-            f"{name} {value}, and the program's {name} takes no value", f"write {{{key}:flag}} in its place"
         )
     elif null and value == "null" and option.type in ("", "str") and not option.action:
         yield Fault(
@@ -124,37 +110,3 @@ def _program(argv: Sequence[str]) -> tuple[Path, int] | None:
             if file.is_file():
                 return file, argv.index(module) + 1
     return None
-
-
-@cache
-def _declared(path: Path) -> tuple[Mapping[str, Declared], bool]:
-    """Return the options in a program's sources, and whether it has positional arguments."""
-    found: dict[str, Declared | None] = {}
-    has_positional = False
-    for tree in sources(path):
-        for node in ast.walk(tree):
-            if not (isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument"):
-                continue
-            names = [one.value for one in node.args if isinstance(one, ast.Constant)]
-            option = _option(node)
-            for name in names:
-                if not str(name).startswith("-"):
-                    has_positional = True
-                found[str(name)] = option if found.get(str(name), option) == option else None
-            has_positional |= not names or any(word.arg is None for word in node.keywords)
-    return {name: option for name, option in found.items() if option is not None}, has_positional
-
-
-def _spelled(path: Path) -> Iterator[str]:
-    """Yield the names of options that other libraries declare."""
-    for option in options_of(path):
-        if option.items[0].startswith("-") or ":" in option.items[0]:
-            yield f"--{option.key}"
-
-
-def _option(call: ast.Call) -> Declared:
-    words = {word.arg: word.value for word in call.keywords}
-    action, kind, default = (words.get(name) for name in ("action", "type", "default"))
-    return Declared(
-        name_of(action), name_of(kind), isinstance(default, ast.Constant) and default.value is True
-    )

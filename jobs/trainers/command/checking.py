@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from jobs.check import ELSEWHERE, SEEDS, Problem
-from jobs.trainers.command.argparse_options import misread, option_of, placeholder_for
+from jobs.trainers.command.argparse_options import items_for, misread
 from jobs.trainers.command.interpreter import faults_of
 from jobs.trainers.command.training import (
     DESCRIPTION,
@@ -171,11 +171,9 @@ def _unused_seed(run: Run) -> Iterator[Problem]:
 def _argument(run: Run, key: str) -> str | None:
     """Return the items to add to `command` if the program declares an option for the key."""
     try:
-        argv = command_line(run)
+        return items_for(command_line(run), key)
     except OrchestrateError:
         return None
-    option = option_of(argv, key)
-    return option and placeholder_for(argv, option, key)
 
 
 def _names(run: Run, *variables: str) -> bool | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,15 @@ _MOST_FILES = 50
 _MOST_NESTED = 5
 _FLAGS = {"store_true": "flag", "store_false": "flag", "BooleanOptionalAction": "no-flag"}
 _WITHOUT_RUN = ("help", "version")
+SEED_NAMES = ("seed", "random_seed", "rng_seed", "global_seed", "manual_seed")
 
 
 @dataclass(frozen=True)
 class Option:
     """An option of a program. ``items``: the items of `command` that pass it, with its ``key`` in braces.
 
-    ``left_out``: why it is not passed; empty if it is.
+    ``left_out``: why it is not passed; empty if it is. ``names`` and ``action``: its spellings and action in
+    argparse; no names for other libraries and for an option that is declared in two ways.
     """
 
     key: str
@@ -37,6 +39,8 @@ class Option:
     type: str = ""
     help: str = ""
     left_out: str = ""
+    names: tuple[str, ...] = ()
+    action: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,10 @@ class Program:
 
     def called(self, *names: str) -> Iterator[ast.Call]:
         """Yield the calls of functions with these names, as written or by their last part."""
+        by_last = {name.rpartition(".")[2]: name for name in names}
         for call in self.calls:
-            if name_of(call.func) in names or ast.unparse(call.func) in names:
+            name = by_last.get(name_of(call.func))
+            if name and ("." not in name or ast.unparse(call.func) == name):
                 yield call
 
     def option(self, key: str, items: tuple[str, ...], default: ast.expr | None, **words: Any) -> Option:
@@ -85,14 +91,22 @@ def options_of(path: Path) -> tuple[Option, ...]:
     """Return the options that a program's sources declare, each key once."""
     program = Program(path)
     readers = (_of_argparse, _of_click, _of_absl, _of_tyro, _of_typer, _of_argv)
-    options = (option for reader in readers for option in reader(program))
-    return tuple({option.key: option for option in reversed([*options])}.values())[::-1]
+    found: dict[str, Option] = {}
+    for option in (option for reader in readers for option in reader(program)):
+        first = found.setdefault(option.key, option)
+        if first.names and option.names and (first.type, first.action) != (option.type, option.action):
+            found[option.key] = replace(first, names=(), left_out="it is declared in two ways")
+    return tuple(found.values())
 
 
 def _of_argparse(program: Program) -> Iterator[Option]:
     for call in program.called("add_argument"):
-        if (names := _texts(call)) and (option := _argument(program, names, keywords(call))):
-            yield option
+        words, names = keywords(call), _texts(call)
+        if not names:
+            name = ast.unparse(call.args[0]) if call.args else "?"
+            yield Option(name, ("",), left_out="its name is not constant")
+        elif option := _argument(program, names, words):
+            yield replace(option, names=tuple(names), action=name_of(words.get("action")))
 
 
 def _argument(program: Program, names: list[str], words: Mapping[str, ast.expr]) -> Option | None:
@@ -102,7 +116,8 @@ def _argument(program: Program, names: list[str], words: Mapping[str, ast.expr])
     if action in _WITHOUT_RUN:
         return None
     if action in ("store_true", "store_false") and name.startswith("--"):
-        return Option(key, (f"{{{key}:flag}}",), False, type="bool", help=told["help"])
+        is_on = action == "store_true" and text_of(words.get("default")) == "True"
+        return Option(key, (f"{{{key}:flag}}",), is_on, type="bool", help=told["help"])
     items = (name, f"{{{key}}}") if name.startswith("-") else (f"{{{key}}}",)
     default = words.get("default")
     if action in _FLAGS:
@@ -223,7 +238,7 @@ def _of_argv(program: Program) -> Iterator[Option]:
 
 def _argv_index(node: ast.AST) -> int:
     """Return the index of ``sys.argv[n]``; 0 of anything else."""
-    if isinstance(node, ast.Subscript) and ast.unparse(node.value) in ("sys.argv", "argv"):
+    if isinstance(node, ast.Subscript) and name_of(node.value) == "argv":
         index = getattr(node.slice, "value", 0)
         return index if isinstance(index, int) and index > 0 else 0
     return 0
@@ -307,8 +322,12 @@ def sources(path: Path) -> Iterator[ast.AST]:
             continue
         yield tree
         for name in _imported(tree):
-            for folder in (file.parent, Path()):
-                other = folder.joinpath(*name.split(".")).with_suffix(".py")
+            module = Path(*name.split("."))
+            for other in (
+                folder / spelled
+                for folder in (file.parent, Path())
+                for spelled in (module.with_suffix(".py"), module / "__init__.py")
+            ):
                 if os.path.abspath(other) not in seen and len(seen) < _MOST_FILES and other.is_file():
                     seen.add(os.path.abspath(other))
                     todo.append(other)

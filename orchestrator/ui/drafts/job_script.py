@@ -17,11 +17,12 @@ from pathlib import Path
 
 from orchestrator.config.profiles.sbatch_options import SHORT
 from orchestrator.config.program.constants import constant
+from orchestrator.config.program.options import SEED_NAMES
 from orchestrator.config.yaml_files.scalars import resolve
 from orchestrator.core.errors import PlacedError
 from orchestrator.core.formatting import count
 from orchestrator.core.types import Value
-from orchestrator.ui.drafts.text import SEED_NAMES, Draft
+from orchestrator.ui.drafts.text import Draft
 
 _MOST_RUNS = 10_000
 _MOST_STEPS = 200_000

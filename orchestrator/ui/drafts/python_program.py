@@ -11,6 +11,7 @@ from orchestrator.core.errors import PlacedError
 from orchestrator.ui.drafts.text import Draft
 
 _LIBRARIES = "argparse, click, typer, tyro, absl, Hydra, OmegaConf and sys.argv[1]"
+_BY_HAND = 'Write those that `--help` of the program names into command, as in "--lr", "{lr}".'
 # Names in a program's source, and the format of metrics that they stand for; the first counts.
 _METRICS = {
     "ORCHESTRATE_METRICS": "",
@@ -42,9 +43,7 @@ def draft_of_python(file: Path, spelled: str) -> Draft:
     options, swept = [*(options_of(path) or config_options(path))], config_sweep(path)
     known = {option.key for option in options}
     options += [Option(key, (f"{key}={{{key}}}",)) for key in swept if key not in known]
-    notes = (
-        [] if options else [f"No options found; {_LIBRARIES} are read. See what --help of the program names."]
-    )
+    notes = [] if options else [f"No options found in its sources: {_LIBRARIES} are read.", _BY_HAND]
     try:
         words = " ".join(ast.unparse(tree) for tree in sources(path))
     except RecursionError:  # a very long expression

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
-from orchestrator.config.program.options import Option
+from orchestrator.config.program.options import SEED_NAMES, Option
 from orchestrator.core.secret_detection import looks_secret, secret_in
 from orchestrator.core.types import Value
 
-SEED_NAMES = ("seed", "random_seed", "rng_seed", "global_seed", "manual_seed")
 _OUTPUTS = (
     *(
         "log_dir",
@@ -88,7 +87,7 @@ def _checked(option: Option) -> Option:
         items = tuple(item.replace(f"{{{key}}}", "{seed}") for item in option.items)
         return replace(option, key="seed", items=items, left_out="", required=False)
     if key in _OWN_KEYS or not _KEY.fullmatch(key):
-        return replace(option, left_out="a grid cannot have a key of this name")
+        return replace(option, left_out=option.left_out or "a grid cannot have a key of this name")
     if looks_secret(key) or secret_in(key, option.default):
         return replace(option, left_out="it looks like a secret", default=None)
     if not option.left_out and "${" in json.dumps(option.default):

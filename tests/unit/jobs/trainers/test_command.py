@@ -322,6 +322,7 @@ add(p)
         (["--flag", "{flag}"], {"flag": True}, None),
         (["--cuda", "{cuda}"], {"cuda": True}, "takes no value"),
         (["--norm={norm}"], {"norm": False}, "takes no value"),
+        (["--cuda", "{cuda}"], {"cuda": "no"}, None),
         (["{norm:flag}"], {"norm": False}, "no --norm"),
         (["{norm:no-flag}"], {"norm": False}, None),
         (["{cuda:flag}"], {"cuda": False}, None),

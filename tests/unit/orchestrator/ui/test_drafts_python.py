@@ -186,6 +186,24 @@ def test_relative_imports_of_names_are_followed(tmp_path: Path) -> None:
     assert "lr: 0.5" in grid
 
 
+def test_a_parser_of_another_module_is_read_and_what_is_not_found_is_said(tmp_path: Path) -> None:
+    (tmp_path / "lab/args").mkdir(parents=True)
+    (tmp_path / "lab/args/__init__.py").write_text(
+        "def get_parser(p):\n    p.add_argument('--lr', type=float, default=0.5)\n"
+        "    p.add_argument('--steps', type=int, default=5)\n"
+        "    for name in ('a', 'b'):\n        p.add_argument(f'--{name}', default=1)\n"
+    )
+    grid = drafted(
+        tmp_path, "from lab.args import get_parser\nget_parser(p)\np.add_argument('--steps', type=float)\n"
+    )
+    assert argument_lists(grid) == [["--lr", "0.5"]]
+    assert "# f'--{name}': left out of command: its name is not constant" in grid
+    assert "# steps: left out of command: it is declared in two ways" in grid
+    grid = drafted(tmp_path, "import fire\nfire.Fire(main)\n", "other.py")
+    assert "# No options found in its sources" in grid
+    assert 'into command, as in "--lr", "{lr}"' in grid
+
+
 def test_defaults_that_are_no_constants_are_left_out(tmp_path: Path) -> None:
     text = "import argparse\np = argparse.ArgumentParser()\n"
     text += "p.add_argument('--root', default=(-1) ** 0.5)\np.add_argument('--lr', default=0.5)\n"
