@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -35,6 +38,20 @@ def test_finished_runs_leave_a_grid_only_when_a_person_agrees(tmp_path: Path) ->
     refused = lab.run("sweep", *GRID, code=2)
     assert told in refused
     assert "--yes" in refused
+    ours, theirs = pty.openpty()  # a person at the keyboard, and an output of which a program reads
+    os.write(ours, b"n\n")
+    argv = [sys.executable, "-m", "orchestrator.ui.cli", "sweep", *GRID]
+    asked = subprocess.run(
+        argv,
+        cwd=lab.folder,
+        stdin=theirs,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **lab.env},
+    )
+    assert (asked.returncode, asked.stdout.strip()) == (2, "")
+    assert "go on without them?" in asked.stderr
     assert all(row.in_grid for row in lab.dir().read_index())
     write_grid(lab, {"lr": 1}, labels={"note": "second", "frames": 10})  # the same runs
     assert "0 to do, 2 done" in lab.run("check", *GRID)

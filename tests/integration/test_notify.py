@@ -1,4 +1,4 @@
-"""The command that a grid names is started at the first failure and at the end, once for each submission."""
+"""The command of `notify` is started at the first failure, at a budget and at the end, once each."""
 
 from __future__ import annotations
 
@@ -46,6 +46,17 @@ def test_each_event_is_sent_once_for_each_submission(tmp_path: Path) -> None:
     before = (tmp_path / "grid.yaml").read_text()
     (tmp_path / "grid.yaml").write_text(before.replace("notify: [", "notify: [env, "))
     assert "nothing new to submit" in (again := sweep(tmp_path)).stdout + again.stderr  # the same runs
+
+
+def test_a_sweep_that_reaches_its_budget_sends_that_alone(tmp_path: Path) -> None:
+    program = 'for at in {1..3000}; do echo "{\\"frames\\": $at}" >> "$ORCHESTRATE_METRICS"; sleep 0.1; done'
+    grid = f"name: told\ntrainer: command\nnotify: {APPEND}\nbase:\n  command: [bash, -c, '{program}']\n"
+    (tmp_path / "grid.yaml").write_text(f"{grid}matrix:\n  seed: [0]\n")
+    (tmp_path / "desk.yaml").write_text("backend: local\nprice_per_hour: 3600\n")  # a dollar a second
+    done = sweep(tmp_path, "--on", "./desk.yaml", "--budget", "2")
+    assert done.returncode == 4, done.stdout + done.stderr
+    told = (tmp_path / "told").read_text()
+    assert told == "budget|told|told: the job's share of the budget paid for 2 s\n"
 
 
 def notices(folder: Path, *command: str, patience: float = 20.0) -> Notices:

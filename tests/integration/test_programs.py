@@ -62,7 +62,7 @@ class Project:
 
     def git(self, *arguments: str) -> str:
         argv = ["git", "-C", str(self.folder), "-c", "user.name=t", "-c", "user.email=t@t", *arguments]
-        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=300).stdout.strip()
 
     def commit(self) -> str:
         self.git("add", "--all")
@@ -517,7 +517,7 @@ def test_the_hook_is_silent_where_it_fails(tmp_path: Path) -> None:
     program = "import sys; sys.modules['odd'] = 3; sys.modules['odder'] = type('M', (), {'__file__': 1})"
     argv = ["sh", "-c", 'rmdir "$PWD"; exec "$0" -c "$1"', warm.FRESH, program]
     env = {**os.environ, "PYTHONPATH": str(HOOK.parent), "ORCHESTRATE_IMPORTS": str(tmp_path / "imports")}
-    done = subprocess.run(argv, cwd=tmp_path / "gone", env=env, capture_output=True, text=True)
+    done = subprocess.run(argv, cwd=tmp_path / "gone", env=env, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert (tmp_path / "imports").read_text().startswith("python 3.")
 
@@ -547,9 +547,9 @@ def test_the_hook_notes_the_files_of_the_project_that_a_program_uses(tmp_path: P
     env |= {"ORCHESTRATE_IMPORTS": str(notes), "ORCHESTRATE_PROJECT": str(project)}
     (project / "train.py").write_text(program)
     env.pop("PYTHONDONTWRITEBYTECODE", None)
-    subprocess.run([warm.FRESH, "train.py"], cwd=project, env=env)
+    subprocess.run([warm.FRESH, "train.py"], cwd=project, env=env, timeout=300)
     notes.unlink()  # now no source of a module is read
-    subprocess.run([warm.FRESH, "train.py"], cwd=project, env=env)
+    subprocess.run([warm.FRESH, "train.py"], cwd=project, env=env, timeout=300)
     noted = [line.partition("\t")[2] for line in notes.read_text().splitlines() if line.startswith("file")]
     names = [Path(path).relative_to(project).as_posix() for path in noted]
     assert names == ["train.py", "net.py", "a.yaml", "b.yaml", "c.yaml", "run.sh"]

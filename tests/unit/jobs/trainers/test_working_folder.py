@@ -34,9 +34,8 @@ open("runs/a/events", "w").write(open("data/d.txt").read())
 
 
 def git(folder: Path, *arguments: str) -> None:
-    subprocess.run(
-        ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@t", *arguments], check=True
-    )
+    argv = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@t", *arguments]
+    subprocess.run(argv, check=True, timeout=300)
 
 
 @pytest.fixture
@@ -79,7 +78,7 @@ def contents(folder: Path) -> dict[str, str]:
 def start(folder: WorkingFolder, *arguments: str) -> None:
     argv = [sys.executable, *arguments]
     folder.place(argv)
-    subprocess.run(argv, cwd=folder.start, check=True)
+    subprocess.run(argv, cwd=folder.start, check=True, timeout=300)
 
 
 @pytest.mark.parametrize("in_git", [True, False])

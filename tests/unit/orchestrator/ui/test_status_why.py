@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator.control.flow.leaving_runs import LeavingRuns
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.types import RunState
 from orchestrator.ui.cli import app
-from orchestrator.ui.cli.submit.sweep import _consent
-from orchestrator.ui.cli.watch.why import _versions
+from orchestrator.ui.cli.watch import why
 
 
 @pytest.mark.parametrize("option", ["--json", "--watch", "--exchange"])
@@ -25,20 +24,18 @@ def test_why_with_another_view_is_refused(option: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("versions", [None, 3, ["torch"], {"": "1"}, {"no-such-package": "1"}])
-def test_versions_that_cannot_be_compared_are_left_out(versions: Any) -> None:
+def test_versions_that_cannot_be_compared_are_left_out(
+    versions: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, status = SimpleNamespace(run_id="a"), SimpleNamespace(state=RunState.STALE, why="another version")
+    today = SimpleNamespace(unknown=None, today=None, differences=lambda row, status: ("the whole code",))
+    monkeypatch.setattr(why, "present", lambda sweep_dir: SimpleNamespace(rows=[row], statuses={"a": status}))
+    monkeypatch.setattr(why, "one_run", lambda rows, selector, name: row)
+    monkeypatch.setattr(why, "Staleness", lambda sweep_dir: today)
     result = SimpleNamespace(fields={"versions": versions})
-    sweep_dir: Any = SimpleNamespace(run_to_read=lambda run_id: SimpleNamespace(result=lambda: result))
-    assert [*_versions(sweep_dir, "a")] == []
-
-
-def test_the_question_of_a_sweep_is_no_part_of_its_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, Any]] = []
-
-    def confirm(text: str, **words: Any) -> bool:
-        asked.append(words)
-        return True
-
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr("typer.confirm", confirm)
-    _consent(LeavingRuns(1, {}), yes=False)
-    assert asked == [{"err": True}]
+    sweep_dir: Any = SimpleNamespace(
+        name="lab", run_to_read=lambda run_id: SimpleNamespace(result=lambda: result)
+    )
+    first, last = why.why_lines(sweep_dir, "a")
+    assert first == "a is stale: another version"
+    assert last.startswith("next: orchestrate accept lab a")
