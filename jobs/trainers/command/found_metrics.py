@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from jobs.trainers.command.lines import Dropped
@@ -22,14 +24,18 @@ _SHOWN_NAMES = 8
 class FoundMetrics:
     """The metric files in ``folder`` of an attempt that continues from ``history``.
 
-    ``is_used``: whether rows came from there.
+    ``earlier`` returns the rows of the attempt before it, which a program may continue unasked. ``is_used``:
+    whether rows came from there.
     """
 
-    def __init__(self, folder: Path, run: Run, history: Sequence[Row]) -> None:
+    def __init__(
+        self, folder: Path, run: Run, history: Sequence[Row], earlier: Callable[[], Sequence[Row]]
+    ) -> None:
         self._files = MetricFolder(folder, run.metrics, {})
         self._declared = run.metrics
         self._reached = history[-1].frames if history else -1
-        self._base = self._wall_time = history[-1].wall_time if history else 0.0
+        self._earlier = earlier
+        self._first = self._base = self._wall_time = history[-1].wall_time if history else 0.0
         self._began, self._clock = time.time(), time.monotonic()
         self._pause, self._next = _FIRST_LOOK_S, self._clock + _FIRST_LOOK_S
         self._report_at = self._clock + _REPORTED_AFTER_S
@@ -63,7 +69,7 @@ class FoundMetrics:
 
     def begin_anew(self) -> None:
         """Forget the rows that were returned."""
-        self._wall_time = self._base
+        self._base = self._wall_time = self._first
         self.is_used = False
 
     def report(self) -> str:
@@ -96,21 +102,34 @@ class FoundMetrics:
         own = "eval/return" if name.startswith("eval") else "return"
         return Row(row.iteration, row.frames, row.wall_time, {**row.metrics, own: row.metrics[name]})
 
+    @cached_property
+    def _before(self) -> Sequence[Row]:
+        return self._earlier()
+
+    def _time_before(self, frames: int) -> float:
+        """Return the seconds of training that earlier attempts took for so many frames."""
+        reached = bisect_right(self._before, frames, key=lambda row: row.frames)
+        return self._before[reached - 1].wall_time if reached else 0.0
+
     def _rows(self, found: Sequence[FoundRow], last: Row | None, dropped: Dropped) -> list[Row]:
         rows: list[Row] = []
         now = time.monotonic()
-        seconds, before = now - self._clock, self._wall_time
-        for position, one in enumerate(found, start=1):
+        old = [one for one in found if one.earlier]
+        if old:
+            self._base = max(self._base, self._time_before(old[-1].frames))
+        seconds, start, new = now - self._clock, max(self._wall_time, self._base), len(found) - len(old)
+        for position, one in enumerate(found, start=1 - len(old)):
             if one.frames <= self._reached:
                 continue  # of the history that the attempt continues
             if last is not None and one.frames < last.frames:
                 dropped.line("frames that do not grow", f"{one.frames} after {last.frames}".encode())
                 continue
-            at = (
-                before + seconds * position / len(found)
-                if one.time is None
-                else one.time - self._began + self._base
-            )
+            if one.earlier:
+                at = self._time_before(one.frames)
+            elif one.time is None:
+                at = start + seconds * position / new
+            else:
+                at = one.time - self._began + self._base
             self._wall_time = max(self._wall_time, at)
             number = 1 if last is None else last.iteration + (one.frames != last.frames)
             last = Row(number, one.frames, self._wall_time, one.values)

@@ -12,6 +12,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from jobs.training.records.loggers import Sink, thinned
 from jobs.training.time_budget import TimeBudget
 from jobs.worker.failures import ProgramFailed, is_complete
 from orchestrator.config.trainers.command import COMMAND
+from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import CheckpointFile, ResumePoint, Row, add_row
 from orchestrator.rundir.files.file_server import persist
 
@@ -56,7 +58,7 @@ class Inbox:
         self.behind = False
         self._point = ResumePoint(checkpoint.attempt, checkpoint.frames) if checkpoint else None
         history = context.begin(self._point, row_at_checkpoint=False)
-        self.found = FoundMetrics(folder, context.run, history)
+        self.found = FoundMetrics(folder, context.run, history, self._rows_before)
         self._covered = checkpoint.frames if checkpoint else 0
         self._resumed_at = checkpoint.frames if checkpoint else None
         if checkpoint is not None:
@@ -67,6 +69,15 @@ class Inbox:
         self.sinks: list[Sink] = []
         self._waiting: deque[Row] = deque()
         self.declared = Declared()
+
+    def _rows_before(self) -> list[Row]:
+        """Return the metrics as of the newest earlier attempt that has any."""
+        for attempt in reversed(self._context.run_dir.current_attempts()):
+            if attempt.number < self._attempt.number:
+                with suppress(DamagedFileError, OSError):
+                    if rows := self._context.run_dir.history(attempt.number):
+                        return rows
+        return []
 
     def program_started(self) -> None:
         """Count the time of the first line from now."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.core.metric_files.binary import EventFile, WandbFile
@@ -219,7 +219,8 @@ def _continued(old: list[FoundRow], new: list[FoundRow]) -> Iterator[FoundRow]:
         while kept and kept[-1].frames >= row.frames:
             kept.pop()
         kept.append(row)
-    yield from kept[: len(kept) - len(new[:1])]
+    for row in kept[: len(kept) - len(new[:1])]:
+        yield replace(row, earlier=True)
 
 
 def _read(file: GrowingFile, *, ended: bool) -> list[Point]:

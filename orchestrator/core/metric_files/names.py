@@ -47,11 +47,15 @@ def format_of(path: PurePath) -> str:
 
 @dataclass(frozen=True)
 class FoundRow:
-    """Metrics after ``frames`` frames; ``time``: seconds since the epoch, ``None`` if it was not recorded."""
+    """Metrics after ``frames`` frames; ``time``: seconds since the epoch, ``None`` if it was not recorded.
+
+    ``earlier``: an earlier attempt wrote it, and this one continues from it.
+    """
 
     frames: int
     values: Mapping[str, float]
     time: float | None = None
+    earlier: bool = False
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ def test_a_resumed_attempt_adds_what_is_new(context: RunContext, work: Path) -> 
     path = work / "log.jsonl"
     path.write_text("".join(f'{{"step": {step}, "reward": {step}}}\n' for step in (10, 20, 30)))
     os.utime(path, (1e9, 1e9))
-    found = FoundMetrics(work, context.run, history)
+    found = FoundMetrics(work, context.run, history, list)
     found.program_started()
     with path.open("a") as file:
         file.write('{"step": 25, "reward": 7}\n')
@@ -201,8 +201,25 @@ def test_a_resumed_attempt_adds_what_is_new(context: RunContext, work: Path) -> 
     assert rows[0].wall_time >= 2.0
 
 
+def test_a_program_that_goes_on_by_itself_keeps_the_times_of_earlier_attempts(
+    context: RunContext, work: Path
+) -> None:
+    before = [Row(number, 10 * number, 100.0 * number, {}) for number in (1, 2, 3)]
+    path = work / "log.jsonl"
+    path.write_text("".join(f'{{"step": {step}, "reward": {step}}}\n' for step in (10, 20, 25)))
+    os.utime(path, (1e9, 1e9))
+    found = FoundMetrics(work, context.run, [], lambda: before)
+    found.program_started()
+    with path.open("a") as file:
+        file.write('{"step": 30, "reward": 7}\n{"step": 40, "reward": 7}\n')
+    rows = found.look(None, Dropped())
+    assert [row.frames for row in rows] == [10, 20, 25, 30, 40]
+    assert [row.wall_time for row in rows[:3]] == [100.0, 200.0, 200.0]
+    assert 200.0 < rows[3].wall_time < rows[4].wall_time
+
+
 def test_a_file_that_the_project_brought_is_none_of_the_program(context: RunContext, work: Path) -> None:
-    found = FoundMetrics(work, context.run, [])
+    found = FoundMetrics(work, context.run, [], list)
     (work / "data.csv").write_text("step,reward\n1,1\n")
     os.utime(work / "data.csv", (1e9, 1e9))  # a copy has the time of its origin
     (work / "fast.csv").write_text("step,reward\n2,2\n")  # before this process goes on
@@ -213,7 +230,7 @@ def test_a_file_that_the_project_brought_is_none_of_the_program(context: RunCont
 
 
 def test_a_program_without_metrics_is_reported_once(context: RunContext, work: Path) -> None:
-    found = FoundMetrics(work, context.run, [])
+    found = FoundMetrics(work, context.run, [], list)
     assert found.report() == ""
     found._report_at = 0.0
     assert "no metrics found so far: looked for TensorBoard" in found.report()
@@ -222,7 +239,7 @@ def test_a_program_without_metrics_is_reported_once(context: RunContext, work: P
 
 def test_the_return_that_the_grid_names_is_taken_from_lines_too(context: RunContext, work: Path) -> None:
     named = replace(context.run, metrics={"return": "score"})
-    found = FoundMetrics(work, named, [])
+    found = FoundMetrics(work, named, [], list)
     row = found.with_return(Row(1, 1, 0.0, {"score": 3.0}))
     assert row.metrics == {"score": 3.0, "return": 3.0}
     assert found.lacks_return([row]) == ""
