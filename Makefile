@@ -46,10 +46,10 @@ test-nightly: $(VENV)/.dev  ## tests that repeat a promise over many cases; CI d
 	$(BIN)/pytest --numprocesses 5 -m nightly --nightly=all $(ARGS)
 
 test-slurm: $(VENV)/.dev  ## the tests that start a real Slurm cluster on this machine; as root
-	$(BIN)/pytest -m slurm $(ARGS)
+	$(BIN)/pytest -m slurm --nightly=all $(ARGS)
 
 test-sky: $(VENV)/.dev  ## the tests that start a real SkyPilot on this machine, with clouds of its own; as root
-	$(BIN)/pytest -m sky $(ARGS)
+	$(BIN)/pytest -m sky --nightly=all $(ARGS)
 
 bench: $(VENV)/.dev  ## measure against the goals, and say which are met
 	@status=0; $(BIN)/python -m benchmarks.run || status=1; \

@@ -64,6 +64,7 @@ def cut_off(lab: CloudLab, bed: Bed, ec2: Any) -> str:
     return instance
 
 
+@pytest.mark.nightly
 def test_what_a_dead_laptop_left_is_told_replaced_and_taken_down(
     bed: Bed, ec2: Any, tmp_path: Path, labs: list[CloudLab]
 ) -> None:

@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.audit import check_finished
 from tests.helpers import COMMANDS
 from tests.sky.bed import Bed
@@ -15,6 +17,7 @@ from tests.slurm.lab import STEPS
 __all__ = ["labs"]
 
 
+@pytest.mark.nightly
 def test_this_machine_and_an_instance_share_a_sweep(bed: Bed, tmp_path: Path, labs: list[CloudLab]) -> None:
     """This machine works while the instance is made; what the instance was dealt waits for it."""
     lab = lab_in(tmp_path / "cloud", labs, pack=1, instances=1)

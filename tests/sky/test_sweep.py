@@ -102,6 +102,7 @@ def test_training_outlives_its_instance_and_ends_as_at_home(
     assert nothing_is_left(bed)
 
 
+@pytest.mark.nightly
 def test_whatever_becomes_of_the_command_instances_go(bed: Bed, tmp_path: Path, labs: list[CloudLab]) -> None:
     """The command is killed. One sweep is taken up again; the other's instance waits in vain, and goes."""
     adopted = lab_in(tmp_path / "adopted", labs)
@@ -142,6 +143,7 @@ def command_lines() -> Iterator[bytes]:
             yield path.read_bytes()
 
 
+@pytest.mark.nightly
 def test_a_run_on_two_machines(bed: Bed, tmp_path: Path, labs: list[CloudLab]) -> None:
     """The agent on the second one meets the worker by the secret that both were given, and no other user."""
     lab = lab_in(tmp_path / "cloud", labs, cpus_per_task=1)

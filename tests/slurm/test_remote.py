@@ -231,6 +231,7 @@ def test_a_run_has_one_tree_at_a_time(laptop: Laptop, slurm: Cluster) -> None:
     assert len(laptop.tree().run_ids()) == 4
 
 
+@pytest.mark.nightly
 def test_the_command_line_killed_at_each_step_of_sending(laptop: Laptop) -> None:
     """The same command again does just what is missing."""
     laptop.count_grid(runs=2)

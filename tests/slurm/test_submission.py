@@ -47,6 +47,7 @@ def killed_after(lab: Lab, number: int) -> subprocess.Popen[str]:
     return lab.start_python("-m", "tests.executioner", str(number), *SWEEP)
 
 
+@pytest.mark.nightly
 def test_killed_at_each_step_of_a_submission(slurm: Cluster, tmp_path: Path) -> None:
     """Nodes are busy, so that jobs of the first command still wait when the second comes."""
     busy = tmp_path / "busy.sh"
