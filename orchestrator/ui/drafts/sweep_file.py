@@ -25,6 +25,8 @@ _ARGUMENTS: Mapping[str, Callable[[str], str]] = {
     "${args_no_hyphens}": "{0}={{{0}}}".format,
 }
 _CLUSTER = RESOURCE_SYNTAX.lower()
+# How SEML draws, and no parameters.
+_OF_RANDOM = ("samples", "seed")
 _SEML_SECTIONS = {"seml", _CLUSTER, "fixed", "grid", "random"}
 
 
@@ -73,9 +75,10 @@ def _of_seml(content: _Mapping, file: Path, spelled: str) -> Draft:
             hint="copy the file once for each such section, with its fixed, grid and random at the top",
         )
     found = [(key, {"value": value}) for key, value in _flat(content.get("fixed") or {})]
-    found += [*_flat(content.get("grid") or {}), *_flat(content.get("random") or {})]
+    drawn = {key: one for key, one in (content.get("random") or {}).items() if key not in _OF_RANDOM}
+    found += [*_flat(content.get("grid") or {}), *_flat(drawn)]
     told = [(key, one if isinstance(one, dict) else {"value": one}) for key, one in found]
-    fixed, varied, notes = _sorted((one for one in told if one[0] not in ("samples", "seed")), file)
+    fixed, varied, notes = _sorted(iter(told), file)
     together = {key: one.get("zip_id") for key, one in told if one.get("zip_id") is not None}
     if len(set(together.values())) > 1:
         raise PlacedError("grid: found several values of zip_id, expected one", file=file)
@@ -132,7 +135,7 @@ def _sorted(
         except (TypeError, ValueError, KeyError, OverflowError, ZeroDivisionError):
             message = f"{key}: found {str(about)[:80]}, expected values, a value, or numbers min and max"
             raise PlacedError(message, file=file) from None
-        if len(values) == 1:
+        if len(values) == 1 and key != "seed":
             fixed[key] = values[0]
         else:
             varied[key] = values

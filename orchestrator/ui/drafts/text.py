@@ -107,7 +107,7 @@ def _base_line(option: Option) -> str:
     told = "; ".join(part for part in (option.type.strip("?"), option.help) if part)
     tail = option.key.replace("-", "_").rpartition(".")[2]
     if tail in _OUTPUTS:
-        told = f"output folder: a run needs one of its own, so put keys into it, as in runs/{{seed}}; {told}"
+        told = f"output folder: a relative one lies in the run's own folder; {told}".removesuffix("; ")
     if option.required:
         return f"  # {option.key}: …  # required: {_line(told)}".rstrip(": ")
     line = f"  {option.key}: {scalar(option.default)}"
@@ -129,7 +129,7 @@ def _matrix(draft: Draft, passed: Sequence[Option]) -> list[str]:
     often = (key for key in numbers if key.replace("-", "_").rpartition(".")[2] in _OFTEN_VARIED)
     if not draft.matrix and not draft.zipped and (key := next(often, next(iter(numbers), None))) is not None:
         lines.append(
-            f"  # {key}: [{numbers[key]}, {numbers[key] * 10}]  # to vary a key, move it here from base"
+            f"  # {key}: [{numbers[key]}, {numbers[key] * 10:.6g}]  # to vary a key, move it here from base"
         )
     return ["matrix:", *lines] if matrix else [f"#{line}" for line in ["matrix:", *lines]] if lines else []
 

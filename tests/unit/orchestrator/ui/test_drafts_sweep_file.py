@@ -94,6 +94,21 @@ def test_keys_of_seml_that_advance_together(tmp_path: Path) -> None:
     assert [one[3:] for one in argument_lists(text)] == [["a=1", "b=3"], ["a=2", "b=4"]]
 
 
+@pytest.mark.parametrize(
+    ("sweep_file", "seeds"),
+    [
+        ("seml: {executable: main.py}\nfixed: {seed: 7}\nrandom: {samples: 3, seed: 1}\n", [7]),
+        ("seml: {executable: main.py}\ngrid: {seed: {type: choice, options: [4, 5]}}\n", [4, 5]),
+        ("parameters: {seed: {value: 7}}\n", [7]),
+    ],
+)
+def test_seeds_of_a_sweep_file_are_those_of_the_grid(
+    tmp_path: Path, sweep_file: str, seeds: list[int]
+) -> None:
+    grid = parse_grid(drafted(tmp_path, sweep_file), "grid.yaml")
+    assert sorted(run.seed for run in runs_of(grid).runs) == seeds
+
+
 def test_the_sweep_in_a_config_of_hydra(tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "config.yaml").write_text(
