@@ -60,9 +60,7 @@ def rendered(draft: Draft) -> str:
     options = [_checked(option) for option in draft.options]
     passed = [option for option in options if not option.left_out]
     varied = {**draft.matrix, **draft.zipped}
-    lines = [
-        f"# Drafted from {draft.source} by `orchestrate init --from`: files were read, nothing was started."
-    ]
+    lines = [f"# Drafted from {draft.source} by `orchestrate init --from`: no program was started."]
     lines += [f"# {_line(note)}" for note in draft.notes]
     lines += [f"name: {scalar(name_of_grid(draft.source))}", "trainer: command", "base:"]
     lines += _command(draft.command, [option.items for option in passed])

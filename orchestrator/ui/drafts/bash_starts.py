@@ -1,0 +1,155 @@
+"""List the programs that a job script starts: bash runs the script, and records each program instead.
+
+Bash is restricted (``bash -r``): it writes no file, enters no folder and starts only the tools named here,
+which read files. A variable that the script does not set, and the output of a program, get a mark as value.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.core.errors import PlacedError
+
+MARK = "\2"
+_LONGEST = 20.0
+_MOST_NAMES = 100
+_TOOLS = ("head", "tail", "seq", "cut", "tr", "wc", "cat", "basename", "dirname", "expr", "sed", "awk")
+_BEFORE = r"""
+ulimit -v 4000000 2> /dev/null
+__record() {
+  local name exported=() IFS=$' \n'
+  for name in $(compgen -e); do exported+=("$name=${!name-}"); done
+  printf '%s\0' "${BASH_LINENO[1]}" "${#exported[@]}" "${exported[@]}" "$#" "$@" >&@starts@
+  printf '\2(%s)\2' "$1"
+}
+command_not_found_handle() { __record "$@"; }
+exec() { (($# == 0)) || { __record "$@"; exit 0; }; }
+command() { if [[ $1 == -* ]]; then builtin command "$@"; else "$@"; fi; }
+cd() { [[ ${!#} -ef . ]] || __record cd "$@"; }
+source() { :; }
+.() { :; }
+sed() {
+  local shape='[0-9pqd;!, ]+'
+  if [[ $# == 2 && $1 =~ ^$shape$ || $# == 3 && $1 == -n && $2 =~ ^$shape$ ]]
+  then builtin command sed "$@"; else __record sed "$@"; fi
+}
+awk() {
+  case $* in
+  *system*|*getline*|*'|'*|*'>'*|-f*|*' -f'*|*' -i'*) __record awk "$@" ;;
+  *) builtin command awk "$@" ;;
+  esac
+}
+enable -n kill history fc suspend
+unset HOME RANDOM SRANDOM SECONDS EPOCHSECONDS EPOCHREALTIME HOSTNAME
+"""
+# Redirections into files and `&` outside of quotes, comments and arithmetic.
+_LEFT_OUT = re.compile(
+    r"""(?P<kept>\\.|'[^']*'|"(?:\\.|[^"\\])*"|\(\(.*?\)\)|\[\[.*?\]\]|(?<!\S)\#[^\n]*)"""
+    r"""|(?:\d|&)?>[>|]?[ \t]*(?:"(?:\\.|[^"\\])*"|[^\s;&|()<>"])+"""
+    r"""|(?P<background>(?<![&>|<;])&(?![&>\d-]))""",
+    re.DOTALL,
+)
+_UNSET = re.compile(r": line \d+: ([A-Za-z_]\w*): unbound variable")
+_PATH = re.compile(r": line \d+: ([\w./~@+\x02-]+): restricted: cannot specify")
+_ERROR = re.compile(rf"^(?:.*?: line (\d+): |(?:{'|'.join(_TOOLS)}): )(.*)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Start:
+    """A program that the script starts in a line, with its arguments and the variables exported to it."""
+
+    line: int
+    argv: tuple[str, ...]
+    exported: Mapping[str, str]
+
+
+class Script:
+    """A job script that is run once for each array index, to list its starts."""
+
+    def __init__(self, file: Path, text: str, folder: Path) -> None:
+        self._file, self._folder = file, folder
+        self._text = _LEFT_OUT.sub(lambda one: one["kept"] or (";" if one["background"] else ""), text)
+        self._unset: dict[str, str] = {}
+        self._paths: set[str] = set()
+        self._until = time.monotonic() + _LONGEST
+        for tool in _TOOLS:
+            if path := shutil.which(tool):
+                (folder / tool).symlink_to(path)
+
+    def starts(self, values: Mapping[str, str]) -> list[Start]:
+        """Run the script with these variables, again for each name that it lacks. Raises PlacedError."""
+        for _ in range(_MOST_NAMES):
+            errors = self._run(values)
+            unset, paths = set(_UNSET.findall(errors)), set(_PATH.findall(errors))
+            if not unset - self._unset.keys() and not paths - self._paths:
+                break
+            for name in unset:
+                here = os.getcwd() if name.endswith("_SUBMIT_DIR") else f"{MARK}{name}{MARK}"
+                self._unset[name] = values.get(name, here)
+            self._paths |= paths
+        if error := _ERROR.search(errors):
+            raise self.refused(f"an error of bash, {error[2][:200]!r}", int(error[1] or 0) or None)
+        fields = iter((self._folder / "starts").read_text(errors="replace").split("\0")[:-1])
+        return [_start(int(line), fields) for line in fields]
+
+    def refused(self, found: str, line: int | None) -> PlacedError:
+        """Return the error of a script that cannot be run here."""
+        return PlacedError(
+            f"found {found}, expected a script whose arguments depend on its own values and files only",
+            file=self._file,
+            line=line,
+            hint=f"write base: {{command: [bash, {self._file.name}]}} and set its variables by hand",
+        )
+
+    def _run(self, values: Mapping[str, str]) -> str:
+        """Run bash and return its messages."""
+        bash = shutil.which("bash")
+        if bash is None:
+            raise PlacedError("cannot be read: found no bash here", file=self._file)
+        before = [f"{name}='{value}'" for name, value in self._unset.items()]
+        before += [f'{path}() {{ __record {path} "$@"; }}' for path in self._paths]
+        environment = {"LC_ALL": "C", "BASH_ENV": str(self._folder / "before"), "PATH": str(self._folder)}
+        argv = [bash, "--noprofile", "--norc", "-r", "-u", "-c", f"{self._text}\n", self._file.name]
+        with open(self._folder / "starts", "w") as starts, open(self._folder / "errors", "w+") as errors:
+            text = "\n".join([_BEFORE.replace("@starts@", str(starts.fileno())), *before])
+            (self._folder / "before").write_text(text)
+            process = subprocess.Popen(
+                argv,
+                env={**environment, **values},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                pass_fds=(starts.fileno(),),
+                start_new_session=True,
+            )
+            try:
+                process.wait(max(0.0, self._until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                raise self.refused(f"loops that take more than {_LONGEST:g} s", None) from None
+            finally:
+                _end(process)
+            errors.seek(0)
+            return errors.read()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process with those that it started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    process.wait()
+
+
+def _start(line: int, fields: Iterator[str]) -> Start:
+    exported = (next(fields).partition("=") for _ in range(int(next(fields))))
+    variables = {name: value for name, _, value in exported}
+    return Start(line, tuple(next(fields) for _ in range(int(next(fields)))), variables)
