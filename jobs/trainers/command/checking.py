@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -23,6 +24,7 @@ from jobs.trainers.command.training import (
     patterns_of,
     require_program,
 )
+from jobs.trainers.command.working_folder import MOST_AT_START, is_former_output
 from jobs.training.config_errors import RefusedKeyError
 from jobs.training.context import BadConfigError
 from jobs.training.time_budget import minutes_of
@@ -32,6 +34,7 @@ from orchestrator.config.program.identity import project_files
 from orchestrator.config.program.patterns import CODE_KEY
 from orchestrator.config.trainers.command import COMMAND
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.formatting import listed
 from orchestrator.core.types import Run
 
 _LONGEST_LINE = 4096
@@ -40,6 +43,8 @@ _METRIC_WORDS = (
     *(METRICS, "orchestrate_run", "tensorboard", "TensorBoard", "SummaryWriter", "tfevents", "tf.summary"),
     *("wandb", "WandB", "stable_baselines3", "Monitor", "csv", "CSV", "jsonl", "ndjson", "json.dump"),
 )
+# Paths in a source, and lines that write.
+_PATH, _WRITES = re.compile(rb"[\w./-]+"), re.compile(rb"save|dump|write|[\"'][wax]b?[\"']")
 _SEED_ARGUMENT = '"{seed}" as an argument'
 
 
@@ -67,6 +72,7 @@ def check(runs: Sequence[Run]) -> list[Problem]:
         except OrchestrateError as error:
             problems.setdefault(str(error), Problem(run.run_id, CODE_KEY, str(error), error.hint))
     warnings = () if problems else (*_misread_arguments(runs), *_faults_of_pythons(runs))
+    problems |= {one.message: one for run in runs[:1] for one in _missing_files(run)}
     return [*problems.values(), *_unused_keys(runs), *warnings, *_without_metrics(runs)]
 
 
@@ -98,6 +104,33 @@ def _without_metrics(runs: Sequence[Run]) -> Iterator[Problem]:
                 blocks=False,
             )
             return
+
+
+def _missing_files(run: Run) -> Iterator[Problem]:
+    """Warn of files of the start folder that the program may need and the folder of a run lacks."""
+    if (number := len(os.listdir())) > MOST_AT_START:
+        message = (
+            f"{Path.cwd()}, where runs start, holds {number:,} entries, more than {MOST_AT_START:,}: the "
+            "folder of a run has only its folders, sources, settings and what `command` names"
+        )
+        hint = "move data into a folder, or start from the folder of your project"
+        yield Problem(run.run_id, COMMAND_KEY, message, hint, blocks=False)
+    project = project_files(Path.cwd(), any_owner=True)
+    try:
+        argv, sources = command_line(run), project.program(run.point).files
+    except OrchestrateError:
+        return
+    lines = (line for name in sources for line in _content(name).splitlines() if not _WRITES.search(line))
+    paths = {os.path.normpath(os.fsdecode(path)) for line in lines for path in _PATH.findall(line)}
+    named = [path for path in sorted(paths - project.listed.keys()) if os.path.isfile(path)]
+    lacking = [path for path in named if is_former_output(path) and path not in " ".join(argv)]
+    if lacking:
+        message = f"the program names {listed(lacking, 3)}: outputs of earlier runs are not in a run's folder"
+        hint = (
+            f"if it loads them, name them in `command`: --init={lacking[0]}, or where it has no option for "
+            f"that [env, INIT={lacking[0]}, {argv[0]}, …]"
+        )
+        yield Problem(run.run_id, COMMAND_KEY, message, hint, blocks=False)
 
 
 def _faults_of_pythons(runs: Sequence[Run]) -> Iterator[Problem]:

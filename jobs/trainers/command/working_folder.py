@@ -18,7 +18,7 @@ from pathlib import Path
 
 from orchestrator.config.code.key_files import is_named_like_key
 from orchestrator.config.command_line.command import module_of, program_file
-from orchestrator.config.file_kinds import is_source
+from orchestrator.config.file_kinds import counts, is_source
 from orchestrator.rundir import CodeDir
 from orchestrator.rundir.files.atomic import storage_errors
 from orchestrator.rundir.files.placed import UNFINISHED, placed_time, remove_placed
@@ -26,6 +26,8 @@ from orchestrator.rundir.files.placed import UNFINISHED, placed_time, remove_pla
 _LARGEST_COPY, _MOST_COPIED = 1 << 20, 64 << 20
 # Entries placed in all, and in one folder; folders with more are links.
 _MOST_PLACED, _MOST_IN_FOLDER = 400, 200
+# Entries of the start folder above which files that are no sources or settings are left out.
+MOST_AT_START = 2000
 _CACHE = "__pycache__"
 _LEFT_OUT = re.compile(rf"\.git|{_CACHE}|.*\.egg-info|\.(mypy|ruff|pytest)_cache|\.ipynb_checkpoints")
 _ENVIRONMENT = re.compile(r"\.?v?env|node_modules|\.(tox|nox|conda|direnv)")
@@ -97,6 +99,8 @@ class WorkingFolder:
                 found = [entry for entry in entries if not _LEFT_OUT.fullmatch(entry.name)]
         except OSError:
             return []
+        if name in self._opened and len(found) > MOST_AT_START:
+            return [entry for entry in found if entry.is_dir() or counts(entry.name, listed=True)]
         if name in self._opened or not _OUTPUTS.fullmatch(os.path.basename(name)):
             return found
         is_listed = self._kept and not (self._root / name).is_symlink()
@@ -177,6 +181,18 @@ class WorkingFolder:
         """Return paths in the project of items of the command that may be relative paths in it."""
         names = (self._join(item) for item in items if item and not os.path.isabs(item))
         return [name for name in names if name.split("/")[0] != ".." and name != "."]
+
+
+def is_former_output(name: str) -> bool:
+    """Return whether a file, named relative to the start folder, is not placed unless git lists it.
+
+    Folders with sources are none of outputs.
+    """
+    folder, last = os.path.split(name)
+    if not folder:
+        return _MODEL.fullmatch(last) is not None
+    outputs = any(_OUTPUTS.fullmatch(part) for part in folder.split("/"))
+    return outputs and not any(map(is_source, os.listdir(folder)))
 
 
 def _module_files(argv: Sequence[str]) -> list[str]:

@@ -33,6 +33,29 @@ def run(command: Any, number: int = 0, **overrides: Any) -> Run:
     return Run(f"{number:016x}", "command", {"command": command, **overrides}, seed=7, threads=2)
 
 
+def test_files_that_the_folder_of_a_run_lacks_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.pt", "b.pt", "new.pt", "ckpt/c.bin", "models/d.pt", "models/net.py", "data/e.pt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "train.py").write_text(
+        "load('a.pt', './b.pt', 'gone.pt', 'models/d.pt', 'data/e.pt')\nopen('ckpt/c.bin')\nsave('new.pt')\n"
+    )
+    [found] = check([run([sys.executable, "train.py", "--init=b.pt"])])
+    assert (
+        found.message
+        == "the program names a.pt, ckpt/c.bin: outputs of earlier runs are not in a run's folder"
+    )
+    assert found.hint is not None
+    assert "--init=a.pt" in found.hint
+    assert not found.blocks
+    monkeypatch.setattr(checking, "MOST_AT_START", 4)
+    [many, _] = check([run([sys.executable, "train.py", "--init=b.pt"])])
+    assert many.message.startswith(f"{tmp_path}, where runs start, holds 7 entries")
+
+
 @given(values)
 def test_a_value_is_one_argument_whatever_stands_in_it(value: Any) -> None:
     argv = command_line(run([sys.executable, "--key={key}", "{key}{seed}", "{key}"], key=value))

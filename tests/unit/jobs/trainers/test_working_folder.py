@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobs.trainers.command import working_folder
 from jobs.trainers.command.working_folder import WorkingFolder
 from orchestrator.config.code.snapshot import freeze
 from orchestrator.rundir import SweepDir
@@ -132,6 +133,18 @@ def test_a_folder_with_many_files_is_one_link(project: Path, tmp_path: Path) -> 
     folder.place([sys.executable, "lib/deep.py"])
     assert not (tmp_path / "work" / "lib").is_symlink()
     assert not (tmp_path / "work" / "lib" / "deep.py").is_symlink()
+
+
+def test_of_a_very_large_start_folder_the_program_alone_is_placed(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(working_folder, "MOST_AT_START", 8)
+    (project / "weights.bin").touch()
+    folder = WorkingFolder(tmp_path / "work", project, tmp_path / "results")
+    folder.place([sys.executable, "train.py", "weights.bin"])
+    expected = {"train.py", "beside.py", "lib", "sub", "data", "weights.bin"}
+    assert expected <= {*os.listdir(folder.start)}
+    assert "results.csv" not in os.listdir(folder.start)
 
 
 def test_links_of_the_program_stay(project: Path, tmp_path: Path) -> None:
