@@ -17,7 +17,7 @@ from orchestrator.analysis.run_table import METRICS_HASH, RunReading
 from orchestrator.core.types import RunState
 from orchestrator.rundir.attempts.metrics import depends_on_time
 
-# Words of a metric's name that tell of time or of the machine, in programs of any origin.
+# Words in the name of a metric of time or of the machine.
 _OF_MACHINES = re.compile(
     r"(?:^|[/_.\- ])(?:time|timer|timestamp|elapsed|seconds?|secs?|ms|minutes|hours|duration|clock|sps|fps|"
     r"ips|throughput|speed|eta|memory|mem|ram|cpu|gpu|rss|utili[sz]ation|per[_ ]sec(?:ond)?)(?=$|[/_.\- ])",

@@ -19,7 +19,7 @@ _Point = Mapping[str, Value]
 
 
 def former_points(runs: Mapping[str, Run], labels: Collection[str], sweep_dir: SweepDir) -> dict[str, _Point]:
-    """Return the points of former runs, by the ids of the runs that they are today.
+    """Return the points of former runs, by the ids that these runs have today.
 
     Each is one run's at most. Of unfinished runs only those in the latest grid count, and only labels may
     differ.

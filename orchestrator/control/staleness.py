@@ -1,4 +1,4 @@
-"""Which finished runs other code trained than today's."""
+"""Find finished runs that were trained by other code than today's."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _UNKNOWN = "which runs are stale is unknown"
 
 
 def with_stale(seen: Survey, sweep_dir: SweepDir) -> Survey:
-    """The survey with runs that other code than today's trained as stale.
+    """Return the survey with runs that were trained by other code than today's as stale.
 
-    Without the trainer's packages, as on a laptop that only looks, there is no code of today. A copy shows
-    what was done elsewhere. There a note says if different code trained the runs.
+    There is no code of today without the trainer's packages, nor for a copy of another tree: there a note
+    names different codes of the runs.
     """
     try:
         today = Staleness(sweep_dir)
@@ -92,7 +92,7 @@ class Staleness:
             self.today, self.unknown = files, files.unknown
 
     def differences(self, row: IndexRow, status: RunStatus) -> tuple[Change, ...]:
-        """Return what differs for a finished run, without what was accepted; empty if it is not stale."""
+        """Return the changes since a finished run, without accepted ones; empty if it is not stale."""
         found = self.all_differences(row, status)
         entries = [entry for entry in self._accepted if row.run_id in entry.run_ids] if found else []
         accepted = {change for entry in entries for change in entry.changes}
@@ -102,7 +102,7 @@ class Staleness:
         return (*found[:1], *left)
 
     def all_differences(self, row: IndexRow, status: RunStatus) -> tuple[Change, ...]:
-        """Return what differs for a finished run: first the whole code, then the files if they are known."""
+        """Return the changes since a finished run: first the whole code, then the files if they are known."""
         if status.code_id is None or self.unknown is not None:
             return ()
         if self.today is None:
@@ -128,7 +128,7 @@ class Staleness:
             was = self.today.narrowed(record.files, row.point)
         if was is None:
             return (whole,)
-        # The grid may have come to say otherwise which files count: that holds for earlier runs, too.
+        # The files that count are those of the latest grid, for earlier runs, too.
         names = was.differing(now)
         if kept is not None:
             names = [name for name in names if kept.syntax(name) != self.today.syntax(name)]
@@ -163,14 +163,14 @@ def _named(found: Sequence[Change]) -> str:
 
 
 def said(one: Change) -> str:
-    """Say in words how a file differs."""
+    """Describe a change of a file."""
     if one.now is None:
         return f"{printable(one.name)} is gone"
     return f"{printable(one.name)} {'is new' if one.was is None else 'changed'}"
 
 
 def _way_out(differing: Sequence[Change]) -> str:
-    """What to do about files that programs may write themselves: those that were not there."""
+    """Describe how to leave out new files, which programs may have written."""
     found = [one.name for one in differing if one.was is None]
     if not found:
         return ""
@@ -181,12 +181,12 @@ def _way_out(differing: Sequence[Change]) -> str:
 
 
 def _todays_files(sweep_dir: SweepDir) -> ProjectFiles | None:
-    """Of the folder in which the sweep was submitted last; where that is gone, of the copy kept of it."""
+    """Return the files of the folder of the last submission; without that folder, of its copy."""
     ledger = sweep_dir.read_ledger()
     for entry in reversed(submissions(ledger)):
         start, code = entry.folder and Path(entry.folder), entry.code
         if code is not None:
-            # Where the code was sent here, its project is elsewhere.
+            # The project of code that was sent to this machine is elsewhere.
             start = code.cwd if share(ledger) is not None or not code.submit_dir.is_dir() else code.submit_dir
         if start:
             return project_files(start, [sweep_dir.results.resolve()]) if start.is_dir() else None

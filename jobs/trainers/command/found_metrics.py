@@ -1,4 +1,4 @@
-"""Metrics of a program that writes none to its metrics file, from the files that it leaves in its folder."""
+"""Read the metrics of a program without a metrics file from other files in its working folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.core.metric_files.names import FoundRow
 from orchestrator.core.types import Run
 from orchestrator.rundir import Row, add_row
 
-# Seconds until the first look, between looks at most while nothing is found, and at what is found.
+# Seconds until the first search, at most between searches in vain, and between readings of found files.
 _FIRST_LOOK_S, _LONGEST_PAUSE_S, _PAUSE_S = 10.0, 30.0, 2.0
 # Seconds after which a program without metrics is reported.
 _REPORTED_AFTER_S = 300.0
@@ -42,7 +42,7 @@ class FoundMetrics:
         self.is_used = False
 
     def program_started(self) -> None:
-        """Count the time of the first row from now; what is older than the attempt is not the program's."""
+        """Count the time of the first row from now; ignore files older than the attempt."""
         self._files.program_started(self._began)
         self._began, self._clock = time.time(), time.monotonic()
 
@@ -73,7 +73,7 @@ class FoundMetrics:
         self.is_used = False
 
     def report(self) -> str:
-        """Say once that there are no metrics after the first minutes; empty otherwise."""
+        """Return, once, the remark that the first minutes brought no metrics; empty otherwise."""
         if self.is_used or time.monotonic() < self._report_at:
             return ""
         self._report_at = float("inf")
@@ -81,11 +81,11 @@ class FoundMetrics:
 
     @property
     def looked_for(self) -> str:
-        """What was looked for, and where; as a part of a sentence."""
+        """The formats searched for, and the place; a part of a sentence."""
         return self._files.looked_for()
 
     def lacks_return(self, rows: Sequence[Row]) -> str:
-        """Say that no row has the series that the grid names as the return; empty if one has."""
+        """Return the remark that no row has the series named as the return in the grid; empty if one has."""
         name = self._declared.get("return")
         if not name or any(name in row.metrics for row in rows):
             return ""

@@ -1,4 +1,4 @@
-"""The folder in which a program leaves metrics and checkpoints, and what is taken over from it.
+"""Take over metrics and checkpoints from the folder in which a program leaves them.
 
 A program may write faster than its metrics can be recorded, and faster still than sinks log. So metrics are
 taken in batches, and rows that wait for the sinks are merged when they are too many. The run's own metrics
@@ -114,7 +114,7 @@ class Inbox:
             self._ready = []
 
     def take_all(self, *, ended: bool) -> None:
-        """Take over what a program that is gone has left."""
+        """Take over the remaining files after the end of the program."""
         self._ready, self.behind = [], True
         while self.behind:
             self.take(ended=ended)
@@ -128,7 +128,7 @@ class Inbox:
                 self._record(rows)
 
     def _begin_anew(self) -> None:
-        """Forget the rows from files: there are better ones. No checkpoint may depend on them."""
+        """Drop the rows read from files, to be replaced. No checkpoint may depend on them."""
         self.found.begin_anew()
         history = self._context.begin(self._point, row_at_checkpoint=False)
         self.time = TimeBudget(self._minutes, history)
@@ -138,7 +138,7 @@ class Inbox:
             self._context.progress(0, None, None, note)
 
     def log(self, seconds: float = math.inf) -> None:
-        """Log new rows to the sinks for at most so long: a program may write faster than they take."""
+        """Log new rows to the sinks for at most ``seconds``: a program may write faster than sinks log."""
         until = time.monotonic() + seconds
         while self._waiting and time.monotonic() < until:
             row = self._waiting.popleft()
@@ -180,7 +180,7 @@ class Inbox:
         seconds, last, rows = now - self._clock, next(reversed(self._context.rows), None), []
         try:
             for position, line in enumerate(lines, start=1):
-                # Rows found together are taken to have come evenly since the one before them.
+                # Spread the times of rows found together evenly from the row before them.
                 row = self._read(line, self._wall_time + seconds * position / len(lines), last)
                 if row is not None:
                     rows.append(row)

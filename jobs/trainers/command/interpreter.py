@@ -31,7 +31,7 @@ print(json.dumps([name for name in sys.argv[2:] if importlib.util.find_spec(name
 
 
 def faults_of(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the Python of a command, each with a hint. Nothing is yielded if unknown."""
+    """Yield the faults of the Python of a command, each with a hint; none if unknown."""
     runner = os.path.basename(argv[0])
     if runner == "uv" and _installs(argv):
         yield (

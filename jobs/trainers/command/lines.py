@@ -1,4 +1,4 @@
-"""Lines of metrics that a program writes: what of them can be used, and a count of the rest.
+"""Parse the lines of metrics that a program writes, and count those that cannot be used.
 
 Unusable parts are dropped, with a warning in the run's log: no line is worth hours of training. A program
 fails only if none of its first lines can be used, before it trains for hours without a record.
@@ -30,7 +30,7 @@ _SHOWN = 200
 
 @dataclass
 class Dropped:
-    """What was dropped of a program's metrics: whole ``lines``, and single ``values`` of others.
+    """Counts of dropped metrics of a program: whole ``lines``, and single ``values`` of others.
 
     ``first``: the first cause. Each cause is written to the run's log once.
     """
@@ -59,13 +59,13 @@ class Dropped:
             sys.stderr.write(f"warning: dropped from the metrics, here and later: {text}\n")
 
     def __str__(self) -> str:
-        """Say what was dropped, empty if nothing was."""
+        """Describe the dropped lines and values; empty without any."""
         counts = ((self.lines, "line"), (self.values, "value"))
         parts = [f"{number} {word}{'s' * (number != 1)}" for number, word in counts if number]
         return f"dropped {' and '.join(parts)} of the metrics, first {self.first}" if parts else ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the parts of a result, empty if nothing was dropped: counts, and what `status` says."""
+        """Return the fields of a result: the counts, and the remark for `status`; empty without any."""
         found = {"lines": self.lines, "values": self.values, "first": self.first}
         return {"dropped_metrics": found, "remark": str(self)} if self.first else {}
 
@@ -94,7 +94,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
 
 
 def parse_line(data: Mapping[str, Any], dropped: Dropped) -> Line:
-    """Return what can be used of a line. Raises ``ValueError`` for one without frames."""
+    """Return the usable metrics of a line. Raises ``ValueError`` for one without frames."""
     if "frames" not in data:
         raise ValueError("found no key 'frames'")
     frames = _whole(data["frames"])

@@ -72,7 +72,7 @@ class Trace:
         return self._context.run_dir.path.parents[2].resolve()
 
     def _folders(self, project: ProjectFiles) -> dict[str, Path]:
-        """Return the project's folders under each path that leads to them, with the project's own path."""
+        """Map each path that leads to a folder of the project to the folder's path in the project."""
         root = project.root.resolve()
         code = CodeDir.holding(self._start / "here")
         # The run's own folder, in which the program starts, mirrors the copy of the project, or the folder.

@@ -1,13 +1,13 @@
 """Train with any program that follows the run protocol (docs/run-protocol.md).
 
 Overrides: ``command``, an argument list, never a shell, with the run's values in place of ``{key}``
-(:mod:`orchestrator.config.command_line.placeholders`). ``code`` says which files count as the program
+(:mod:`orchestrator.config.command_line.placeholders`). ``code`` lists the files that count as the program
 (:mod:`orchestrator.config.program.identity`). After ``minutes`` of training the program is stopped and the
 run is done, unless ``{minutes}`` is an argument of the program. All other keys are the program's own.
 
 The program runs as a child of this process and writes metrics and checkpoints into an inbox. This process
 takes them over in order, so that no checkpoint is ever ahead of the metrics and a fenced attempt changes
-nothing. On several nodes the same program runs on each; what the others write into their inboxes is dropped.
+nothing. On several nodes the same program runs on each; the inboxes of the others are dropped.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SEED = "ORCHESTRATE_SEED"
 METRICS, CHECKPOINTS = "ORCHESTRATE_METRICS", "ORCHESTRATE_CHECKPOINT_DIR"
 SUBMIT_DIR = "ORCHESTRATE_SUBMIT_DIR"
 RESUME, IMPORTS = "ORCHESTRATE_RESUME", "ORCHESTRATE_IMPORTS"
-# Of programs on other nodes: what they write there is dropped.
+# Inboxes of programs on other nodes, which are dropped.
 _DROPPED = {METRICS: f"{SCRATCH}/metrics.jsonl", CHECKPOINTS: SCRATCH, IMPORTS: f"{SCRATCH}/imports"}
 
 # Exit codes of a program, from sysexits.h: 64 wrong usage, 75 try again later, 78 wrong configuration.
@@ -133,7 +133,7 @@ def _train(argv: list[str], start: Path, minutes: float | None, context: RunCont
 
 
 def _remarks(inbox: Inbox, context: RunContext) -> dict[str, Any]:
-    """Return the parts of a result that say what is remarkable, all in its ``remark``."""
+    """Return the fields of a result with remarks, and all of them together as its ``remark``."""
     missing = (
         "" if context.rows else f"no metrics found: {inbox.found.looked_for}; name the file by `metrics:`"
     )
@@ -231,7 +231,7 @@ def require_program(argv: Sequence[str]) -> None:
 
 
 def _variables(context: RunContext, checkpoint: CheckpointFile | None) -> dict[str, str]:
-    """Return what the program's environment has beside this process's."""
+    """Return the variables of the program beside those of this process."""
     attempt, run = context.attempt, context.run
     variables = {
         SUBMIT_DIR: os.environ.get(SUBMIT_DIR, os.getcwd()),
@@ -258,7 +258,7 @@ def _start(argv: list[str], environment: Mapping[str, str], folder: Path) -> sub
 
     def prepare() -> None:
         die_with_parent(parent)
-        # Ignored, it marks what a shell of the program's started in the background.
+        # Ignored, it marks processes that a shell of the program started in the background.
         signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
     try:
@@ -362,7 +362,7 @@ def _judge(left: _Exit, context: RunContext, inbox: Inbox) -> None:
 
 
 def _first_failure(code: int, attempt: AttemptDir) -> tuple[int, FailureReason]:
-    """Return the exit code that counts, and what the log tells: a launcher's own code says nothing."""
+    """Return the exit code that counts, and the reason in the log: a launcher has a code of its own."""
     if code == _SHELL_KILLED:
         code = -signal.SIGKILL
     if code in (DONE, INTERRUPTED) or -code in FROM_OUTSIDE:

@@ -1,6 +1,6 @@
-"""The folder of its own in which each run of a program starts, with the project placed in it.
+"""Place the project in the working folder of a run, in which its program starts.
 
-The project is placed before each start and removed after it, so that the folder holds what the program wrote
+The project is placed before each start and removed after it, so that the folder holds the program's own files
 (:mod:`orchestrator.rundir.files.placed`). Its layout is that of the project: a path relative to the folder
 is the file's path in the project.
 """
@@ -51,7 +51,7 @@ class WorkingFolder:
         self._root = code.tree if code is not None and self._kept else origin
         self._top = _relative(origin.relative_to(self._root))
         self._path = path
-        # The folder of results, and the sweep's where that is the folder of the call.
+        # The folder of results, and that of the sweep, which may be the start folder.
         self._results = {os.fspath(results), os.path.realpath(path.parents[2])}
         self.start = path / self._top
         self._opened: set[str] = set()
@@ -59,7 +59,7 @@ class WorkingFolder:
         self._placed = self._copied = 0
 
     def place(self, argv: Sequence[str]) -> None:
-        """Place the project in the folder, beside what the program wrote before."""
+        """Place the project in the folder, beside files that the program wrote before."""
         remove_placed(self._path)
         self._entry = set(self._names([program_file(argv) or "", *_module_files(argv)]))
         above = (name for file in (self._join("here"), *sorted(self._entry)) for name in _parents(file))
@@ -72,7 +72,7 @@ class WorkingFolder:
                 self._place_named(name)
 
     def clear(self) -> None:
-        """Remove what was placed; the folder, too, if the program wrote nothing."""
+        """Remove all placed files; the folder, too, if the program wrote nothing."""
         remove_placed(self._path)
 
     def _place_folders(self, folders: deque[tuple[str, bool]]) -> None:
@@ -93,7 +93,7 @@ class WorkingFolder:
                 folders += self._place_entries(name, entries, closed)
 
     def _entries(self, name: str) -> list[os.DirEntry[str]]:
-        """List a folder, less what no program needs; nothing of one with outputs of earlier runs."""
+        """List a folder without caches; empty for one with outputs of earlier runs."""
         try:
             with os.scandir(self._root / name) as entries:
                 found = [entry for entry in entries if not _LEFT_OUT.fullmatch(entry.name)]

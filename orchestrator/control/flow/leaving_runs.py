@@ -22,7 +22,7 @@ _ABSENT = "absent"
 
 @dataclass(frozen=True)
 class LeavingRuns:
-    """So many finished runs (``number``) of the latest grid that a new one lacks.
+    """Finished runs of the latest grid that a new one lacks. ``number``: how many.
 
     ``keys``: those in which all of them differ from every point, if they differ in nothing else; each with
     its section, if that is known, and its values before and now.

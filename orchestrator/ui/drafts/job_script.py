@@ -25,7 +25,7 @@ _OPTION = re.compile(
     r"^#SBATCH[ \t]+(?:--(?P<long>[\w-]+)|-(?P<short>\w))[= \t]*(?P<value>[^\s#]*)", re.MULTILINE
 )
 _TASK_ID = re.compile(r"\b([A-Z]+_ARRAY_TASK_ID)\b")
-# Words that start programs with their arguments behind them, and a program with its first argument.
+# Words before a program and its arguments, such as srun; and a program with its first argument.
 _STARTERS = ("srun", "nice", "nohup", "time", "timeout", "stdbuf", "numactl", "taskset", "xvfb-run")
 _PROGRAM = re.compile(
     r"(?:\S*/)?(?:python[\d.]*(?! -c\b)|bash|sh|torchrun|accelerate|mpirun|mpiexec|julia|Rscript|java"

@@ -18,14 +18,14 @@ from orchestrator.ui.drafts.text import Draft
 
 _MOST_VALUES = 1000
 _Mapping = Mapping[str, Any]
-# How W&B passes arguments: the placeholder of `command` with the items of a key.
+# Placeholders of `command` in W&B, each with the argument for a key.
 _ARGUMENTS: Mapping[str, Callable[[str], str]] = {
     "${args}": "--{0}={{{0}}}".format,
     "${args_no_boolean_flags}": "--{0}={{{0}}}".format,
     "${args_no_hyphens}": "{0}={{{0}}}".format,
 }
 _CLUSTER = RESOURCE_SYNTAX.lower()
-# How SEML draws, and no parameters.
+# Settings of the section `random` of SEML that are no parameters.
 _OF_RANDOM = ("samples", "seed")
 _SEML_SECTIONS = {"seml", _CLUSTER, "fixed", "grid", "random"}
 
@@ -145,7 +145,7 @@ def _sorted(
 
 
 def _values(about: _Mapping) -> tuple[list[Value], bool]:
-    """Return the values that a description stands for, and whether they stand for a distribution."""
+    """Return the values of a description, and whether it is a distribution."""
     for name in ("values", "options"):
         if isinstance(about.get(name), list) and about[name]:
             return about[name], False

@@ -79,7 +79,7 @@ def rendered(draft: Draft) -> str:
 
 
 def _checked(option: Option) -> Option:
-    """Return an option as a grid can hold it: a seed as the key seed, and none that a grid refuses."""
+    """Rename an option for the seed to `seed`; leave out an option that a grid refuses."""
     key = option.key
     if key.replace("-", "_").rpartition(".")[2] in SEED_NAMES:
         items = tuple(item.replace(f"{{{key}}}", "{seed}") for item in option.items)

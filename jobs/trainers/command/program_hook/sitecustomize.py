@@ -1,4 +1,4 @@
-"""Note which files and packages the program of a `command` run used. Python imports this at the start.
+"""Note the files and packages that the program of a `command` run used. Python imports this at the start.
 
 Appends lines to the file that ORCHESTRATE_IMPORTS names. At once, from Python 3.8: "file", a tab and the path
 of each file that is imported, opened to be read, or given to another program, below the folders that
@@ -49,7 +49,7 @@ def _see(path, is_read=True):  # type: ignore[no-untyped-def]
     is_new = full not in _seen and full.startswith(_folders) and not full.startswith(_library)
     is_new = is_new and not full.endswith(".pyc")  # of which the source counts
     _seen.update((path, full))
-    # What the program wrote itself does not count, nor does it when read later.
+    # Files that the program wrote itself do not count, also when read later.
     if is_new and is_read and not _is_of_package(full) and "\n" not in full and os.path.isfile(full):
         with open(_notes, "a", encoding="utf-8", errors="surrogateescape") as file:
             file.write("file\t" + full + "\n")
@@ -74,7 +74,7 @@ def _note():  # type: ignore[no-untyped-def]
 
 
 def _write_whole_lines():  # type: ignore[no-untyped-def]
-    """Write what is printed to the run's log line by line, so that an error's text is not before it."""
+    """Write printed text to the run's log line by line, so that it precedes the text of a later error."""
     try:
         if os.path.samestat(os.fstat(1), os.fstat(2)):
             sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
