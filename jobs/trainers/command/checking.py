@@ -34,7 +34,6 @@ from orchestrator.config.program.identity import project_files
 from orchestrator.config.program.patterns import CODE_KEY
 from orchestrator.config.trainers.command import COMMAND
 from orchestrator.core.errors import OrchestrateError
-from orchestrator.core.formatting import listed
 from orchestrator.core.types import Run
 
 _LONGEST_LINE = 4096
@@ -125,7 +124,9 @@ def _missing_files(run: Run) -> Iterator[Problem]:
     named = [path for path in sorted(paths - project.listed.keys()) if os.path.isfile(path)]
     lacking = [path for path in named if is_former_output(path) and path not in " ".join(argv)]
     if lacking:
-        message = f"the program names {listed(lacking, 3)}: outputs of earlier runs are not in a run's folder"
+        message = (
+            f"the program names {', '.join(lacking[:3])}: outputs of earlier runs are not in a run's folder"
+        )
         hint = (
             f"if it loads them, name them in `command`: --init={lacking[0]}, or where it has no option for "
             f"that [env, INIT={lacking[0]}, {argv[0]}, …]"

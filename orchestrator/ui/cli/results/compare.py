@@ -139,15 +139,9 @@ def print_comparison(compared: KeyComparison, words: Callable[[str], str]) -> No
     rows = [(parts.get(label, (label,)), row) for label, own in shown for row in own]
     cells = zip(*([cell.text for cell in row] for _, row in rows), strict=True)
     table = [
-        ScreenColumn(
-            words(head),
-            [cell(text) for text in texts],
-            left=number == 0,
-            key=number == 0,
-            rank=RANKS.get(head, 2),
-        )
-        for number, (head, texts) in enumerate(zip(columns(compared), cells, strict=True))
-        if number == 0 or {*texts} - {"", MISSING}
+        ScreenColumn(words(head), [*map(cell, own)], left=not number, key=not number, rank=RANKS.get(head, 2))
+        for number, (head, own) in enumerate(zip(columns(compared), cells, strict=True))
+        if number == 0 or {*own} - {"", MISSING}
     ]
     show(KeyTable(table, [heads for heads, _ in rows]))
     if len(shown) < len(told):
