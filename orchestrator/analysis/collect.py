@@ -22,7 +22,6 @@ from orchestrator.analysis.foreign import Outputs, read_outputs
 from orchestrator.analysis.identical_runs import with_hashes
 from orchestrator.analysis.left_metrics import figures_of, left_metrics, metrics_section
 from orchestrator.analysis.run_table import RunReading, facts_of, metrics_table, runs_table
-from orchestrator.config.trainers.benchmarl import BENCHMARL
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.formatting import count
 from orchestrator.core.labels import Point
@@ -123,7 +122,7 @@ def collect(
     for other in others:
         readings += other.readings(keys_here)
         problems += other.problems
-        trainers[other.name] = BENCHMARL.name
+        trainers[other.name] = other.trainer
         notes += other.notes
     readings = with_hashes(readings)
     if chosen is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from orchestrator.config.grid import parse_grid
@@ -28,15 +29,23 @@ def metrics_section(sweep_dir: SweepDir) -> Mapping[str, str]:
 
 def left_metrics(run_dir: RunDir, declared: Mapping[str, str]) -> list[Row]:
     """Return the rows of what a run's program left, as the grid declares it; wall times are unknown."""
-    files = MetricFolder(run_dir.work, declared, {})
+    return rows_left(run_dir.work, declared)
+
+
+def rows_left(folder: Path, declared: Mapping[str, str], *, timed: bool = False) -> list[Row]:
+    """Return the rows of metric files in a folder. ``timed``: wall times count from the first row."""
+    files = MetricFolder(folder, declared, {})
     files.ended()
     rows: list[Row] = []
+    began: float | None = None
     while found := files.last_rows():
         for row in found:
             last = rows[-1] if rows else Row(0, -1)
             if row.frames >= last.frames:
+                began = row.time if began is None else began
+                wall_time = row.time - began if timed and row.time and began else math.nan
                 number = last.iteration + (row.frames != last.frames)
-                add_row(rows, Row(number, row.frames, math.nan, row.values))
+                add_row(rows, Row(number, row.frames, wall_time, row.values))
     return rows
 
 

@@ -13,6 +13,10 @@ from typing import Any
 
 import polars as pl
 import pytest
+from tensorboard.compat.proto import event_pb2
+from tensorboard.plugins.scalar.summary_v2 import scalar_pb
+from tensorboard.plugins.text.summary_v2 import text_pb
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from typer.testing import CliRunner
 
 from benchmarks.synthetic import EVAL, create_sweep, finish, matrix_runs, training_rows
@@ -72,6 +76,48 @@ def keyed(collected: Collected, *columns: str) -> list[tuple[Any, ...]]:
 
 def logger(experiment: Path) -> Path:
     return experiment / experiment.name / "scalars"
+
+
+def write_events(folder: Path, texts: dict[str, str], steps: int = 3) -> None:
+    writer = EventFileWriter(str(folder))
+    for name, text in texts.items():
+        writer.add_event(event_pb2.Event(wall_time=1.0, step=0, summary=text_pb(name, text)))
+    for step in range(100, 100 * steps + 1, 100):
+        summary = scalar_pb("charts/episodic_return", step / 10)
+        writer.add_event(event_pb2.Event(wall_time=1000.0 + step, step=step, summary=summary))
+    writer.close()
+
+
+def test_runs_logged_to_tensorboard_stand_beside_a_sweep(tmp_path: Path, sweep: SweepDir) -> None:
+    logs = tmp_path / "logs"
+    table = "|param|value|\n|-|-|\n|env_id|CartPole-v1|\n|exp_name|ppo|\n|widths|{{1, 2}}|\n"
+    table += "|learning_rate|{}|\n|seed|{}|"
+    for rate, seed, steps in ((0.1, 1, 3), (0.1, 2, 3), (0.2, 1, 3), (0.2, 1, 2)):
+        text = {"hyperparameters/text_summary": table.format(rate, seed)}
+        write_events(logs / f"CartPole-v1__ppo__{seed}__{steps}{rate}", text, steps)
+    write_events(logs / "CartPole-v1__ppo__2__30.1/hparams", {}, 1)
+    read_back = read(logs)
+    assert keyed(read_back, "env_id", "learning_rate", "seed", "frames", "final_return", "train_time") == [
+        ("CartPole-v1", rate, seed, 300, 30.0, 200.0) for rate, seed in ((0.1, 1), (0.1, 2), (0.2, 1))
+    ]
+    assert "exp_name" not in read_back.keys
+    assert [warning for warning in read_back.warnings if "counted once" in warning]
+    run("collect", sweep.name, "--results", sweep.path.parent, "--with", logs)
+    merged = pl.read_parquet(sweep.table_parquet)
+    assert sorted(merged["trainer"].unique()) == ["benchmarl", "command"]
+    assert merged.filter(pl.col("sweep") == "logs")["learning_rate"].sort().to_list() == [0.1, 0.1, 0.2]
+    shutil.rmtree(logs)
+    write_events(logs / "Hopper-v4__sac__7__1700000000", {})
+    write_events(logs / "tb/PPO_seed3", {}, 1)
+    write_events(logs / "empty", {}, 0)
+    (logs / "cut").mkdir()
+    (logs / "cut/events.out.tfevents.1").write_bytes(b"abc" * 9)
+    found = {tuple(point.items()) for point in read(logs).points.values()}
+    named = (("env_id", "Hopper-v4"), ("exp_name", "sac"), ("seed", 7))
+    assert found == {named, (("folder", "tb/PPO"), ("seed", 3))}
+    assert sorted(read(logs).problems) == [
+        f"logs: {name} is left out: it has no values" for name in ("cut", "empty")
+    ]
 
 
 # What is read
@@ -508,7 +554,9 @@ def test_nothing_to_merge_is_an_error_that_says_what_was_expected(
     tmp_path: Path, sweep: SweepDir, their: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(NotFoundError, match=r"no results of BenchMARL in .*/empty/: .*navigation_mlp__"):
+    with pytest.raises(
+        NotFoundError, match=r"no results of BenchMARL or TensorBoard in .*/empty/: .*navigation_mlp__"
+    ):
         read(tmp_path / "empty")
     with pytest.raises(NotFoundError, match="does not exist"):
         read(tmp_path / "absent")

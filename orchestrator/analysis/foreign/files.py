@@ -130,7 +130,7 @@ def read_hparams(folder: Path) -> ConfigRecord | None:
     for line in _text(path).split("\n"):
         key, colon, value = line.partition(": ")
         if colon and key.isidentifier():
-            noted[key] = _literal(value)
+            noted[key] = literal(value)
     sections = {name: noted.get(f"{name}_config") for name in _SECTIONS}
     named = ("environment_name", "task_name", "algorithm_name", "seed")
     config = _flat(sections)
@@ -139,7 +139,7 @@ def read_hparams(folder: Path) -> ConfigRecord | None:
     return ConfigRecord(_identity(*map(noted.get, named)), config)
 
 
-def _literal(text: str) -> Any:
+def literal(text: str) -> Any:
     """Parse a Python value as ``repr`` wrote it; anything else stays text."""
     try:
         return ast.literal_eval(_CLASS.sub(r"'\1'", text))
@@ -252,7 +252,7 @@ def _identity(environment: Any, task: Any, algorithm: Any, seed: Any) -> Identit
 def _flat(sections: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``experiment.lr`` → value: one level, as most keys of a grid."""
     return {
-        readable(f"{section}.{key}"): _plain(value)
+        readable(f"{section}.{key}"): json_value(value)
         for section, values in sections.items()
         if isinstance(values, dict)
         for key, value in values.items()
@@ -260,16 +260,16 @@ def _flat(sections: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any, depth: int = 0) -> Any:
+def json_value(value: Any, depth: int = 0) -> Any:
     """Return a value as JSON; anything else as text, a class of torch by its name in grids."""
     if isinstance(value, str):
         return readable(_TORCH.sub(r"torch.nn.\1", value))
     if value is None or isinstance(value, bool | float) or (type(value) is int and abs(value) < 2**63):
         return value
     if depth < _DEEPEST and isinstance(value, dict):
-        return {readable(str(key)): _plain(item, depth + 1) for key, item in value.items()}
+        return {readable(str(key)): json_value(item, depth + 1) for key, item in value.items()}
     if depth < _DEEPEST and isinstance(value, list | tuple):
-        return [_plain(item, depth + 1) for item in value]
+        return [json_value(item, depth + 1) for item in value]
     return type(value).__name__ if isinstance(value, dict | list | tuple | int) else readable(str(value))
 
 

@@ -1,4 +1,4 @@
-"""Turn a folder of BenchMARL's experiments into runs, with the keys in which they differ."""
+"""Turn a folder of runs trained without this program into readings, with the keys in which they differ."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from orchestrator.analysis.foreign.event_runs import event_readings, read_event_runs
 from orchestrator.analysis.foreign.files import (
     ConfigRecord,
     Identity,
@@ -23,6 +24,7 @@ from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.run_table import RunReading
 from orchestrator.config.returns import return_figures
 from orchestrator.config.trainers.benchmarl import BENCHMARL
+from orchestrator.config.trainers.command import COMMAND
 from orchestrator.core.errors import DamagedFileError, NotFoundError, OrchestrateError
 from orchestrator.core.records import plain
 from orchestrator.core.types import RunState
@@ -33,7 +35,7 @@ _T = TypeVar("_T")
 
 _EXPECTED = (
     "expected folders such as mappo_navigation_mlp__0a1b2c3d_26_01_31-12_00_00/ with what BenchMARL's "
-    "csv logger or create_json wrote"
+    "csv logger or create_json wrote, or folders with event files of TensorBoard"
 )
 _ON_POLICY = ("mappo", "ippo")
 _OFF_POLICY = ("iql", "vdn", "qmix", "maddpg", "iddpg", "masac", "isac")
@@ -103,32 +105,22 @@ class Experiment:
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """Experiments of a folder. ``name`` replaces a sweep's; ``notes`` name experiments not counted."""
+    """Runs of a folder, as of one trainer. ``name`` replaces a sweep's; ``notes`` name runs not counted.
+
+    ``readings`` returns one reading per run; values of the given keys, of the grids beside it, are included.
+    """
 
     name: str
-    experiments: tuple[Experiment, ...]
+    trainer: str
+    readings: Callable[[Collection[str]], list[RunReading]]
     problems: tuple[str, ...]
     notes: tuple[str, ...]
 
-    def readings(self, keys: Collection[str]) -> list[RunReading]:
-        """Return one reading per run; values of ``keys``, the keys of the grids beside it, are included."""
-        return [
-            RunReading(
-                self.name,
-                IndexRow(experiment.found.run_id, True, point),
-                *experiment.state(),
-                facts=_facts(experiment),
-                history=experiment.history,
-                foreign=True,
-            )
-            for experiment, point in zip(self.experiments, _points(self.experiments, keys), strict=True)
-        ]
-
 
 def read_outputs(spelled: str, taken: Collection[str] = ()) -> Outputs:
-    """Read the experiments in the folder ``spelled``, or ``NAME=FOLDER``; avoid the names ``taken``.
+    """Read the runs in the folder ``spelled``, or ``NAME=FOLDER``; avoid the names ``taken``.
 
-    Raises :class:`NotFoundError` where there is none. Damaged experiments are named and skipped.
+    Raises :class:`NotFoundError` where there is none. Damaged runs are named and skipped.
     """
     name, folder = _named(spelled, taken)
     problems: list[str] = []
@@ -139,12 +131,30 @@ def read_outputs(spelled: str, taken: Collection[str] = ()) -> Outputs:
     def unreadable(error: OSError) -> None:
         problem(f"{error.filename}: cannot be read ({error.strerror})")
 
-    places = find_experiments(folder, unreadable)
-    if not places:
-        raise _no_results_error(folder, problems)
-    read = [_read(each, folder.resolve(), problem) for each in places]
-    experiments, notes = _without_duplicates(experiment for experiment in read if experiment is not None)
-    return Outputs(name, tuple(experiments), tuple(f"{name}: {text}" for text in problems), tuple(notes))
+    if places := find_experiments(folder, unreadable):
+        read = [_read(each, folder.resolve(), problem) for each in places]
+        experiments, notes = _without_duplicates(one for one in read if one is not None)
+        trainer, readings = BENCHMARL.name, partial(_readings, name, experiments)
+    else:
+        runs, notes = read_event_runs(folder.resolve(), problem)
+        if not runs:
+            raise _no_results_error(folder, problems)
+        trainer, readings = COMMAND.name, partial(event_readings, name, runs)
+    return Outputs(name, trainer, readings, tuple(f"{name}: {text}" for text in problems), tuple(notes))
+
+
+def _readings(name: str, experiments: Sequence[Experiment], keys: Collection[str]) -> list[RunReading]:
+    return [
+        RunReading(
+            name,
+            IndexRow(experiment.found.run_id, True, point),
+            *experiment.state(),
+            facts=_facts(experiment),
+            history=experiment.history,
+            foreign=True,
+        )
+        for experiment, point in zip(experiments, _points(experiments, keys), strict=True)
+    ]
 
 
 def _named(spelled: str, taken: Collection[str]) -> tuple[str, Path]:
@@ -167,19 +177,23 @@ def _folder(path: Path) -> Path:
     if path.is_dir():
         return path
     fault = "is a file" if path.exists() else "does not exist"
-    raise NotFoundError(f"{readable(path)} {fault}: expected a folder with runs of BenchMARL in it")
+    raise NotFoundError(
+        f"{readable(path)} {fault}: expected a folder with runs of BenchMARL or TensorBoard in it"
+    )
 
 
 def _no_results_error(folder: Path, problems: Sequence[str]) -> NotFoundError:
     folder = folder.resolve()
-    hint = "--with FOLDER reads results of BenchMARL run without this program"
+    hint = "--with FOLDER reads results of BenchMARL and TensorBoard, trained without this program"
     if sweeps(folder):
         hint = f"these are sweeps of this program: orchestrate collect --results {readable(folder)}"
     elif folder in [sweep.path for sweep in sweeps(folder.parent)]:
         command = f"orchestrate collect {folder.name} --results {folder.parent}"
         hint = f"this is a sweep of this program: {readable(command)}"
     unread = f" ({'; '.join(problems)})" if problems else ""
-    return NotFoundError(f"no results of BenchMARL in {readable(folder)}/{unread}: {_EXPECTED}", hint=hint)
+    return NotFoundError(
+        f"no results of BenchMARL or TensorBoard in {readable(folder)}/{unread}: {_EXPECTED}", hint=hint
+    )
 
 
 # Reading one

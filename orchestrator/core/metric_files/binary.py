@@ -16,7 +16,7 @@ from orchestrator.core.metric_files.points import Point, numbers
 # Field numbers of TensorBoard's Event, Summary, Summary.Value and TensorProto.
 _WALL_TIME, _STEP, _SUMMARY, _VALUE = 1, 2, 5, 1
 _TAG, _SIMPLE_VALUE, _TENSOR = 1, 2, 8
-_DTYPE, _CONTENT, _FLOATS, _DOUBLES, _INTS, _LONGS = 1, 4, 5, 6, 7, 10
+_DTYPE, _CONTENT, _FLOATS, _DOUBLES, _INTS, _TEXTS, _LONGS = 1, 4, 5, 6, 7, 8, 10
 _FORMS = {1: "<f", 2: "<d", 3: "<i", 9: "<q"}  # by dtype
 # Those of W&B's Record, HistoryRecord and HistoryItem, and the frames of its log.
 _HISTORY, _ITEM, _KEY, _NESTED_KEY, _JSON = 2, 1, 1, 2, 16
@@ -31,17 +31,36 @@ class EventFile:
     def feed(self, data: bytes, at: int) -> tuple[list[Point], int]:  # noqa: ARG002
         points: list[Point] = []
         used = 0
-        while len(data) - used >= 12:
-            end = used + 16 + int(struct.unpack_from("<Q", data, used)[0])
-            if end > len(data):
-                break
+        for event in _events(data):
             with suppress(*_DAMAGED):
-                point = _event(data[used + 12 : end - 4])
+                point = _event(event)
                 if points and point.values and points[-1].step == point.step:
                     point = Point({**points.pop().values, **point.values}, point.step, point.time)
                 points += [point] if point.values else []
-            used = end
+            used += len(event) + 16
         return points, used
+
+
+def logged_text(data: bytes, tag: str) -> str:
+    """Return the first text under a tag in the beginning of an event file; empty without one."""
+    for event in _events(data):
+        with suppress(*_DAMAGED):
+            for value in _all(_bytes(dict(_fields(event)).get(_SUMMARY, b"")), _VALUE):
+                parts = dict(_fields(value))
+                if parts.get(_TAG) == tag.encode():
+                    return _bytes(dict(_fields(_bytes(parts[_TENSOR])))[_TEXTS]).decode()
+    return ""
+
+
+def _events(data: bytes) -> Iterator[bytes]:
+    """Yield the whole events at the beginning of a piece of an event file."""
+    used = 0
+    while len(data) - used >= 12:
+        end = used + 16 + int(struct.unpack_from("<Q", data, used)[0])
+        if end > len(data):
+            break
+        yield data[used + 12 : end - 4]
+        used = end
 
 
 class WandbFile:

@@ -49,7 +49,7 @@ Others = Annotated[
     typer.Option(
         "--with",
         metavar="FOLDER",
-        help="What BenchMARL itself left there stands beside the sweep, as NAME with NAME=FOLDER. "
+        help="Past runs of BenchMARL or TensorBoard there stand beside the sweep, as NAME with NAME=FOLDER. "
         "May be given several times.",
     ),
 ]

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,17 +37,9 @@ command() { if [[ $1 == -* ]]; then builtin command "$@"; else "$@"; fi; }
 cd() { [[ ${!#} -ef . ]] || __record cd "$@"; }
 source() { :; }
 .() { :; }
-sed() {
-  local shape='[0-9pqd;!, ]+'
-  if [[ $# == 2 && $1 =~ ^$shape$ || $# == 3 && $1 == -n && $2 =~ ^$shape$ ]]
-  then builtin command sed "$@"; else __record sed "$@"; fi
-}
-awk() {
-  case $* in
-  *system*|*getline*|*'|'*|*'>'*|-f*|*' -f'*|*' -i'*) __record awk "$@" ;;
-  *) builtin command awk "$@" ;;
-  esac
-}
+__tool() { local run=$1; shift; if ((run)); then builtin command "$@"; else __record "$@"; fi; }
+sed() { local lines='^(-n )?[0-9pqd;!, ]+( [^- ][^ ]*)?$'; [[ $* =~ $lines ]]; __tool $((!$?)) sed "$@"; }
+awk() { local other='system|getline|[|>]| -[fi]'; [[ " $*" =~ $other ]]; __tool $? awk "$@"; }
 enable -n kill history fc suspend
 unset HOME RANDOM SRANDOM SECONDS EPOCHSECONDS EPOCHREALTIME HOSTNAME
 """
@@ -135,18 +128,11 @@ class Script:
             except subprocess.TimeoutExpired:
                 raise self.refused(f"loops that take more than {_LONGEST:g} s", None) from None
             finally:
-                _end(process)
+                with suppress(ProcessLookupError, PermissionError):  # also of what it started
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
             errors.seek(0)
             return errors.read()
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process with those that it started."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
-    process.wait()
 
 
 def _start(line: int, fields: Iterator[str]) -> Start:

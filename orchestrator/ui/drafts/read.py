@@ -19,7 +19,9 @@ def draft_of(file: Path, spelled: str) -> Draft:
     Raises :class:`OrchestrateError` for a file of another kind or with content that cannot be used.
     """
     if not file.is_file():
-        raise OrchestrateError(f"--from: found no file {file}, expected {_KINDS}")
+        hint = f"runs in a folder are read beside a sweep's: orchestrate collect SWEEP --with {spelled}"
+        found = f"--from: found no file {file}, expected {_KINDS}"
+        raise OrchestrateError(found, hint=hint if file.is_dir() else None)
     try:
         if file.suffix == ".py":
             return draft_of_python(file, spelled)

@@ -169,6 +169,9 @@ def test_bad_input_is_an_error_with_its_place(tmp_path: Path) -> None:
         drafted(tmp_path, "import sys\ndef (:\n")
     with pytest.raises(OrchestrateError, match="found no file"):
         draft_of(tmp_path / "none.py", "none.py")
+    with pytest.raises(OrchestrateError) as of_folder:
+        draft_of(tmp_path, "runs")
+    assert "collect SWEEP --with runs" in str(of_folder.value.hint)
     draw = random.Random(0)
     for text in (ARGPARSE, TYRO, CLICK, TYPER, ABSL, ARGV):
         for _ in range(15):
