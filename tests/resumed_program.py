@@ -1,6 +1,6 @@
 """Run programs that use ``orchestrate_run`` whole, then with signals: ``resumed_program.py STEPS SCRIPT…``.
 
-Each start is a fork of this process, so that PyTorch is imported once. Writes ``metrics.jsonl``
+Each start is a fork of this process, so that libraries are imported once. Writes ``metrics.jsonl``
 into ``SCRIPT/whole`` and ``SCRIPT/stopped``, and ``exits.json``, the exit codes of all starts.
 """
 
@@ -15,13 +15,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gymnasium  # noqa: F401 (imported once, for all)
 import torch
-import torchrl.envs
-import torchrl.modules  # noqa: F401
 
 # Of each start of the stopped run: the signal, and at which call of run.save it comes.
 STOPS = ((signal.SIGKILL, 2), (signal.SIGTERM, 2), (signal.SIGUSR1, 1), (None, 0))
+
+
+def load_libraries() -> None:
+    """Import what the programs import, once for all."""
+    import gymnasium  # noqa: F401
+    import torchrl.envs
+    import torchrl.modules  # noqa: F401
+
+    operators = torch.library.Library("torchvision", "FRAGMENT")
+    try:
+        import torchvision  # noqa: F401 (by Lightning)
+    except RuntimeError:  # a build for CUDA, beside PyTorch for the CPU, has no operators
+        for name in ("nms", "qnms"):
+            operators.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    import jax  # noqa: F401
+    import lightning  # noqa: F401
+    import stable_baselines3  # noqa: F401
 
 
 def started(script: Path, steps: str, stop: signal.Signals | None = None, at: int = 0) -> int:
@@ -59,6 +73,7 @@ def stopping(save: Callable[..., None], stop: signal.Signals | None, at: int) ->
 
 def main() -> None:
     steps, scripts = sys.argv[1], [Path(name) for name in sys.argv[2:]]
+    load_libraries()
     torch.set_num_threads(1)
     top, exits = Path.cwd(), {}
     for script in scripts:

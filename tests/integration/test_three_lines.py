@@ -18,7 +18,7 @@ EXAMPLES = ROOT / "examples" / "resume"
 
 def test_a_stopped_program_equals_one_left_alone(tmp_path: Path) -> None:
     """By SIGKILL, then by SIGTERM, then by SIGUSR1; each start goes on from the last checkpoint."""
-    programs = ["evolution", "ppo", "torchrl_reinforce"]
+    programs = ["evolution", "ppo", "torchrl_reinforce", "sb3_ppo", "lightning_fit", "jax_regression"]
     scripts = [str(EXAMPLES / f"{name}.py") for name in programs]
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "resumed_program.py"), "6", *scripts],

@@ -18,6 +18,8 @@ A checkpoint is a sequence of pickles. Load only your own: a pickle may run code
 
 from __future__ import annotations
 
+import copyreg
+import glob
 import importlib
 import io
 import json
@@ -26,15 +28,22 @@ import pickle
 import random
 import signal
 import sys
+import threading
 import time
 import types
 from collections.abc import Iterator
 from typing import Any
 
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
 INTERRUPTED = 75  # exit code: go on later
 _EXTENSION = ".pickle"
 _KEPT = 2  # checkpoints that stay, of a program alone
 _SHARE = 50  # times as long in training as in writing checkpoints
+_NOT_RESUMED = "run.{}: found no run, expected start = run.resume(…) before it"
 _WORDS = ("exact", "no progress lost", "reset")
 
 
@@ -107,6 +116,8 @@ class Run:
         """
         last = self._total is not None and step >= self._total
         waited = time.monotonic() - self._saved_at
+        if self._metrics is None:
+            raise RuntimeError(_NOT_RESUMED.format("save"))
         due = now or last or self._stopped or waited >= max(self._every, _SHARE * self._cost)
         if due and step != self._step:
             self._save(int(step), values)
@@ -115,14 +126,21 @@ class Run:
 
     def _save(self, step: int, values: dict[str, Any]) -> None:
         began = time.monotonic()
-        os.makedirs(self._folder, exist_ok=True)
         path = os.path.join(self._folder, f"{step}{_EXTENSION}")
         unfinished = f"{path}.{os.getpid()}.unfinished"  # processes of one run may share the folder
-        with open(unfinished, "wb") as file:
-            self._write_state(file, {"step": step, "values": values})
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
+        try:
+            os.makedirs(self._folder, exist_ok=True)
+            with open(unfinished, "wb") as file:
+                self._write_state(file, {"step": step, "values": values, "arguments": sys.argv[1:]})
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(unfinished, path)
+        except OSError as error:  # such as a full disk: what was trained is not given up
+            self._saved_at = time.monotonic()
+            sys.stderr.write(f"run.save: no checkpoint of step {step} ({error}): the next one comes later\n")
+            return
+        finally:
+            _remove(unfinished)
         self._step, self._saved_at = step, time.monotonic()
         self._cost = self._saved_at - began
         if self._alone:
@@ -133,21 +151,38 @@ class Run:
     def _write_state(self, file: Any, header: dict[str, Any]) -> None:
         pickler = _Pickler(file, self._objects)
         random_states = {name: found[0]() for name, found in _generators()}
-        pickler.dump({**header, "random": random_states, "objects": list(self._objects)})
-        for name, found in self._objects.items():
-            pickler.dump_state(name, found)
+        name = ", ".join(header["values"])
+        try:
+            pickler.dump({**header, "random": random_states, "objects": list(self._objects)})
+            for name, found in self._objects.items():
+                pickler.dump_state(name, found)
+        except (TypeError, AttributeError, pickle.PicklingError) as error:
+            raise TypeError(
+                f"run.save: {name} cannot be saved ({type(error).__name__}: {error}): "
+                "make it anew after run.resume"
+            ) from error
 
     def _restore(self, path: str, live: dict[tuple[str, int], Any]) -> int:
-        with open(path, "rb") as file:
-            unpickler = _Unpickler(file, self._objects, live)
-            header = unpickler.load()
-            if header["objects"] != list(self._objects):
-                raise ValueError(
-                    f"{path}: found a checkpoint of the objects {header['objects']}, but run.resume got "
-                    f"{list(self._objects)}: give it the same ones, or start anew without ORCHESTRATE_RESUME"
-                )
-            for found in self._objects.values():
-                _set_state(found, unpickler.load())
+        try:
+            with open(path, "rb") as file:
+                unpickler = _Unpickler(file, self._objects, live)
+                header = unpickler.load()
+                if header["objects"] != list(self._objects):
+                    raise ValueError(f"found {header['objects']}, but run.resume got {list(self._objects)}")
+                for found in self._objects.values():
+                    _set_state(found, unpickler.load())
+        except Exception as error:  # any object's own code may run
+            anew = "without ORCHESTRATE_RESUME" if self._alone else "by `orchestrate retry`"
+            raise ValueError(
+                f"{path}: it does not fit this program ({type(error).__name__}: {error}): give "
+                f"run.resume the same objects, of the same sizes and versions, or start anew {anew}"
+            ) from error
+        arguments = header.get("arguments", sys.argv[1:])
+        if self._alone and arguments != sys.argv[1:]:
+            sys.stderr.write(
+                f"run.resume: {path} was written with the arguments {arguments}, and goes on with "
+                f"{sys.argv[1:]}: to start anew, leave ORCHESTRATE_RESUME out\n"
+            )
         self._values, self._step = header["values"], header["step"]
         for name in header["random"]:
             module = importlib.import_module(name)
@@ -184,26 +219,29 @@ class Run:
         path = os.environ.get("ORCHESTRATE_RESUME")
         if not path or not os.path.isdir(path):
             return path if path and (os.path.exists(path) or not self._alone) else None
-        found = [os.path.join(path, name) for name in os.listdir(path) if name.endswith(_EXTENSION)]
-        return max(found, key=os.path.getmtime, default=None)
+        return max(_checkpoints(path), key=os.path.getmtime, default=None)
 
     def _begin_metrics(self, step: int, resumed: bool) -> None:
         path = os.environ.get("ORCHESTRATE_METRICS", "metrics.jsonl")
-        if self._alone and os.path.exists(path):
-            lines: list[str] = []
-            if resumed:
-                with open(path, encoding="utf-8") as file:
-                    lines = [line for line in file if _is_covered(line, step)]
-            else:
-                os.replace(path, f"{path}.{int(os.path.getmtime(path))}.old")
+        own = self._alone and os.environ.get("RANK", "0") == "0"  # torchrun's processes share the folder
+        self._metrics = _opened(path, own)
+        if not own:
+            return
+        if resumed:
+            with open(path, encoding="utf-8") as file:
+                lines = [line for line in file if _is_covered(line, step)]
             with open(f"{path}.unfinished", "w", encoding="utf-8") as file:
                 file.writelines(lines)
             os.replace(f"{path}.unfinished", path)
-        self._metrics = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        else:
+            for old in filter(os.path.getsize, (path, *_checkpoints(self._folder))):
+                os.replace(old, f"{old}.{int(os.path.getmtime(old))}.old")
+        os.close(self._metrics)
+        self._metrics = _opened(path, own)
 
     def _write(self, line: dict[str, Any]) -> None:
         if self._metrics is None:
-            raise RuntimeError("run.log: found no run, expected start = run.resume(…) before it")
+            raise RuntimeError(_NOT_RESUMED.format("log"))
         os.write(self._metrics, (json.dumps(line) + "\n").encode())
 
     def _handle(self, name: str) -> None:
@@ -228,14 +266,18 @@ class _Nowhere:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles states, and names what stays in the process: tracked objects, lambdas, modules, open files.
+    """Pickles states, and names what stays: tracked objects, lambdas, modules, open files.
 
     ``live``: those beside tracked objects, by their kind and how many of it came before.
     """
 
+    dispatch_table = copyreg.dispatch_table.copy()
+    for make in (threading.Lock, threading.RLock):  # a lock restarts open
+        dispatch_table[type(make())] = lambda _, make=make: (make, ())  # type: ignore[misc]
+
     def __init__(self, file: Any, objects: dict[str, Any]) -> None:
         super().__init__(file, protocol=4)
-        self._tracked = {id(found): name for name, found in objects.items()}
+        self._tracked = {id(found): name for name, found in _standing(objects).items()}
         self._own: str | None = None
         self._counts: dict[str, int] = {}
         self.live: dict[tuple[str, int], Any] = {}
@@ -259,10 +301,20 @@ class _Pickler(pickle.Pickler):
 class _Unpickler(pickle.Unpickler):
     def __init__(self, file: Any, objects: dict[str, Any], live: dict[tuple[str, int], Any]) -> None:
         super().__init__(file)
-        self._places = {**{(name, -1): found for name, found in objects.items()}, **live}
+        self._places = {**{(name, -1): found for name, found in _standing(objects).items()}, **live}
 
     def persistent_load(self, place: Any) -> Any:
-        return self._places[place]
+        if place not in self._places:
+            sys.stderr.write(
+                f"run.resume: {place[0]} is in no checkpoint: it is None until the program sets it\n"
+            )
+        return self._places.get(place)
+
+
+def _standing(objects: dict[str, Any]) -> dict[str, Any]:
+    """Return the objects that are there, by name, when a checkpoint is restored."""
+    streams = {name: getattr(sys, name) for name in ("stdout", "stderr") if getattr(sys, name) is not None}
+    return {**streams, **objects}
 
 
 def _stays(found: Any) -> str | None:
@@ -353,6 +405,25 @@ def _is_covered(line: str, step: int) -> bool:
         return bool(json.loads(line).get("frames", 0) <= step)
     except ValueError:  # cut short by a kill
         return False
+
+
+def _checkpoints(folder: str) -> list[str]:
+    return glob.glob(os.path.join(glob.escape(folder), f"[0-9]*{_EXTENSION}"))
+
+
+def _opened(path: str, own: bool) -> int:
+    """Open metrics to append; refuse those of another program if they are to be this one's ``own``."""
+    found = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    try:
+        if own and fcntl is not None:
+            fcntl.lockf(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        raise RuntimeError(
+            f"{os.path.abspath(path)}: another program writes it: start this one in a folder of its own"
+        ) from None
+    except OSError:
+        pass  # a file system without locks
+    return found
 
 
 def _remove(path: str) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
 import multiprocessing
 import os
 import random
 import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from glob import glob
 from pathlib import Path
@@ -71,6 +74,10 @@ def test_objects_of_every_kind_are_restored_in_place() -> None:
 
 
 class Plain:
+    output: Any
+    lock: Any
+    file: Any
+
     def __init__(self, rng: random.Random) -> None:
         self.count, self.rng = 0, rng
         self.double: Callable[[int], int] = lambda number: 2 * number  # no pickle holds it
@@ -155,5 +162,88 @@ def test_errors_name_what_was_found_and_expected() -> None:
     with pytest.raises(TypeError, match=r"run.log: loss is .*, expected one number"):
         run.log(1, loss=np.zeros(2))
     run.save(1, now=True)
-    with pytest.raises(ValueError, match="give it the same ones"):
+    with pytest.raises(ValueError, match=r"give run.resume the same objects"):
         Run().resume({})
+
+
+def test_what_opens_after_the_start_is_restored_or_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Standard streams and locks are there again; a file that only the first start opened is not."""
+    first = Plain(random.Random(1))
+    run = Run()
+    run.resume(first)
+    first.output, first.lock = sys.stderr, threading.Condition()
+    with first.lock, Path("notes").open("w") as first.file:
+        run.save(1, now=True)
+    second = Plain(random.Random(1))
+    assert Run().resume(second) == 1
+    assert second.output is sys.stderr
+    assert second.file is None
+    with second.lock:
+        assert second.double(2) == 4
+    said = capsys.readouterr().err
+    assert said.count("run.resume:") == 1
+    assert "0 Plain: TextIOWrapper is in no checkpoint: it is None until the program sets it" in said
+
+
+def test_a_new_start_never_goes_on_from_the_checkpoints_of_an_earlier_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = Run()
+    first.resume([1])
+    first.save(5, now=True)
+    Path("checkpoints", "pretrained.pickle").touch()
+    monkeypatch.setattr(sys, "argv", ["train.py", "--lr", "2"])
+    assert Run().resume([]) == 5
+    said = capsys.readouterr().err
+    assert "checkpoints/5.pickle was written with the arguments " in said
+    assert "goes on with ['--lr', '2']: to start anew, leave ORCHESTRATE_RESUME out" in said
+    monkeypatch.delenv("ORCHESTRATE_RESUME")
+    assert Run().resume([]) == 0
+    assert len(glob("checkpoints/5.pickle.*.old")) == 1
+    assert os.path.exists("checkpoints/pretrained.pickle")
+
+
+def test_metrics_of_a_program_at_work_are_left_to_it() -> None:
+    Run().resume([])
+    start = "from orchestrate_run import run\nrun.resume()\n"
+    path = {"PYTHONPATH": str(Path(orchestrate_run.__file__).parent)}
+    second = subprocess.run([sys.executable, "-c", start], env=path, capture_output=True, text=True)
+    assert second.stderr.endswith(
+        f"{Path.cwd()}/metrics.jsonl: another program writes it: start this one in a folder of its own\n"
+    )
+    rank = subprocess.run([sys.executable, "-c", start], env={**path, "RANK": "1"})
+    assert rank.returncode == 0
+    assert os.listdir() == ["metrics.jsonl"]
+
+
+def test_a_disk_that_is_full_costs_a_checkpoint_and_not_the_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    run = Run()
+    run.resume([])
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        run.save(1, now=True)
+    assert "run.save: no checkpoint of step 1 ([Errno 28] No space left" in capsys.readouterr().err
+    assert os.listdir("checkpoints") == []
+    run.save(2, now=True)
+    assert os.listdir("checkpoints") == ["2.pickle"]
+
+
+def test_what_cannot_be_saved_or_does_not_fit_is_named() -> None:
+    run = Run()
+    with pytest.raises(RuntimeError, match=r"run.save: found no run, expected start = run.resume"):
+        run.save(1)
+    run.resume(np.zeros(2))
+    with pytest.raises(TypeError, match=r"run.save: obs, rule cannot be saved .*: make it anew"):
+        run.save(1, now=True, obs=1, rule=lambda: 1)
+    assert os.listdir("checkpoints") == []
+    run.save(1, now=True)
+    with pytest.raises(ValueError, match=r"checkpoints/1.pickle: it does not fit .* of the same sizes"):
+        Run().resume(np.zeros(3))
+    Path("checkpoints/1.pickle").write_bytes(b"\x80")
+    with pytest.raises(ValueError, match="or start anew without ORCHESTRATE_RESUME"):
+        Run().resume(np.zeros(2))
