@@ -565,6 +565,7 @@ def test_the_hook_notes_the_files_of_the_project_that_a_program_uses(tmp_path: P
         ("[python, .]", "found the folder '.', which holds no __main__.py"),
         ("[bash, -c, 'python missing.py']", "found no file 'missing.py'"),
         ("[python, -m, no_such_module.train]", "found no module 'no_such_module.train'"),
+        ("[python, agents/train.py]", "agents/train.py imports .net, which Python refuses"),
         ("[./missing.py]", "found no program './missing.py'"),
         ("[python, train.py], code: [trian.py]", "found no file 'trian.py'"),
         ("[python, train.py], code: {a: 1}", "expected files, folders or patterns"),
@@ -573,6 +574,8 @@ def test_the_hook_notes_the_files_of_the_project_that_a_program_uses(tmp_path: P
 def test_check_finds_a_program_that_is_not_there(repository: Project, command: str, found: str) -> None:
     text = f"name: mine\ntrainer: command\nbase: {{command: {command}}}\n"
     repository.write("grid.yaml", text.replace("python", sys.executable))
+    (repository.folder / "agents").mkdir()
+    repository.write("agents/train.py", "from .net import GAIN")
     said = repository.run("check", "grid.yaml", code=2)
     assert found in said
     assert "all good" not in said

@@ -31,6 +31,7 @@ from jobs.training.time_budget import minutes_of
 from orchestrator.config.command_line.command import COMMAND_KEY, code_of, is_shell, module_of, program_file
 from orchestrator.config.command_line.placeholders import arguments, keys_asked_for
 from orchestrator.config.program.identity import project_files
+from orchestrator.config.program.packages import module_of_file, relative_import
 from orchestrator.config.program.patterns import CODE_KEY
 from orchestrator.config.trainers.command import COMMAND
 from orchestrator.core.errors import OrchestrateError
@@ -56,6 +57,7 @@ def check(runs: Sequence[Run]) -> list[Problem]:
             if ELSEWHERE not in os.environ:
                 require_program(argv)
                 _require_module(argv)
+                _require_package(argv)
             elif not os.path.isabs(program_file(argv) or ""):
                 require_program(argv)  # relative to the copy of this folder that runs start in
             _require_interpreter(argv[0])
@@ -290,6 +292,16 @@ def _require_module(argv: Sequence[str]) -> None:
             f"`command`: found no module {name!r}: {argv[0]} has none, and {Path.cwd()}, where runs start, "
             "holds none",
             hint="install it in that Python's environment, or put its folder on PYTHONPATH",
+        )
+
+
+def _require_package(argv: Sequence[str]) -> None:
+    """Raise :class:`BadConfigError` if a file that imports relatively is started by its path."""
+    script = program_file(argv)
+    if script is not None and script.endswith(".py") and (name := relative_import(Path(script))):
+        raise BadConfigError(
+            f"`command`: {script} imports {name}, which Python refuses in a file that is started by its path",
+            hint=f"start it as a module of its package: -m {module_of_file(script) or 'PACKAGE.MODULE'}",
         )
 
 

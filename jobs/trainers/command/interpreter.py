@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import re
@@ -13,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from orchestrator.config.command_line.command import program_file
+from orchestrator.config.program.packages import imports, module_of_file
 from orchestrator.core.machine.package_files import PROGRAM_HOOK
 
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
@@ -25,7 +25,7 @@ _PATIENCE_S = 60.0
 # Looks modules up without importing them. Older Pythons read it, too.
 _LOOK = """
 import importlib.util, json, sys
-sys.path[:0] = sys.argv[1:2]
+sys.path = [sys.argv[1], *filter(None, sys.path)]
 print(json.dumps([name for name in sys.argv[2:] if importlib.util.find_spec(name) is None]))
 """
 
@@ -43,11 +43,15 @@ def faults_of(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
     if python is None or script is None or not script.endswith(".py"):
         return
     where = os.path.dirname(os.path.abspath(script))
-    if missing := _missing(tuple(python), where, _imports(script)):
-        names = ", ".join(missing)
+    names = [name for name in imports(Path(script)) if name not in sys.stdlib_module_names]
+    if missing := _missing(tuple(python), where, tuple(names)):
+        module = module_of_file(script)
+        start = f"start the program as {' '.join(python)} -m {module}, " if module else ""
         yield (
-            f"found no module {names}, which {script} imports, in the Python of `{' '.join(python)}`",
-            "install it in that environment, or name the Python that has it (docs/your-environment.md)",
+            f"found no module {', '.join(missing)}, which {script} imports, in the Python of "
+            f"`{' '.join(python)}`",
+            f"{start}install it in that environment, or name the Python that has it "
+            "(docs/your-environment.md)",
         )
 
 
@@ -69,23 +73,6 @@ def _python_of(argv: Sequence[str]) -> list[str] | None:
         if item == program_file(argv):
             return [*argv[:position], "python"]
     return None
-
-
-@cache
-def _imports(script: str) -> tuple[str, ...]:
-    """Return the modules that the script imports without a condition."""
-    try:
-        tree = ast.parse(Path(script).read_bytes())
-    except (OSError, ValueError, SyntaxError):  # perhaps of another version of Python
-        return ()
-    names: list[str] = []
-    for node in tree.body:
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.append(node.module)
-    tops = dict.fromkeys(name.partition(".")[0] for name in names)
-    return tuple(name for name in tops if name not in sys.stdlib_module_names)
 
 
 @cache

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from orchestrator.config.program.hydra_keys import config_options, config_sweep
 from orchestrator.config.program.options import Option, options_of, sources
+from orchestrator.config.program.packages import module_of_file
 from orchestrator.core.errors import PlacedError
 from orchestrator.ui.drafts.text import Draft
 
@@ -52,4 +53,6 @@ def draft_of_python(file: Path, spelled: str) -> Draft:
     later = [f"metrics: {{from: {source}}}  # docs/run-protocol.md, metrics without edits"] if source else []
     if source is None:
         later = ["# metrics: {from: csv}  # no logger found in the program: docs/run-protocol.md, metrics"]
-    return Draft(spelled, ["python", spelled], options, swept, notes=notes, later=later)
+    module = module_of_file(spelled)
+    start = ["python", "-m", module] if module else ["python", spelled]
+    return Draft(spelled, start, options, swept, notes=notes, later=later)

@@ -223,3 +223,23 @@ def test_from_with_options_of_other_files_is_refused(more: list[str], tmp_path: 
     answer = CliRunner().invoke(app, ["init", str(tmp_path), "--from", str(tmp_path / "train.py"), *more])
     assert isinstance(answer.exception, OrchestrateError)
     assert not (tmp_path / "sweeps").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "start"),
+    [
+        ("from .net import gain", "[python, -m, agents.train]"),
+        ("from agents.net import gain", "[python, -m, agents.train]"),
+        ("import net", "[python, agents/train.py]"),
+        ("import json", "[python, agents/train.py]"),
+        ("try:\n    from .net import gain\nexcept ImportError:\n    pass", "[python, agents/train.py]"),
+    ],
+)
+def test_a_program_that_imports_its_package_is_started_as_a_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, start: str
+) -> None:
+    (tmp_path / "agents").mkdir()
+    for name in ("net.py", "train.py"):
+        (tmp_path / "agents" / name).write_text(source)
+    monkeypatch.chdir(tmp_path)
+    assert f"command: {start}" in rendered(draft_of(Path("agents/train.py"), "agents/train.py"))
