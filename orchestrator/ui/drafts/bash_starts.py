@@ -50,6 +50,9 @@ _LEFT_OUT = re.compile(
     r"""|(?P<background>(?<![&>|<;])&(?![&>\d-]))""",
     re.DOTALL,
 )
+# Variables that restricted bash keeps from changing get other names while the script runs.
+_FIXED = re.compile(r"(?<![\w/.-])(PATH|ENV|SHELL|HISTFILE|BASH_ENV)(?!\w)")
+_RENAMED = "__of_the_script"
 _UNSET = re.compile(r": line \d+: ([A-Za-z_]\w*): unbound variable")
 _PATH = re.compile(r": line \d+: ([\w./~@+\x02-]+): restricted: cannot specify")
 _ERROR = re.compile(rf"^(?:.*?: line (\d+): |(?:{'|'.join(_TOOLS)}): )(.*)", re.MULTILINE)
@@ -69,7 +72,8 @@ class Script:
 
     def __init__(self, file: Path, text: str, folder: Path) -> None:
         self._file, self._folder = file, folder
-        self._text = _LEFT_OUT.sub(lambda one: one["kept"] or (";" if one["background"] else ""), text)
+        kept = _LEFT_OUT.sub(lambda one: one["kept"] or (";" if one["background"] else ""), text)
+        self._text = _FIXED.sub(rf"\1{_RENAMED}", kept)
         self._unset: dict[str, str] = {}
         self._paths: set[str] = set()
         self._until = time.monotonic() + _LONGEST
@@ -90,7 +94,8 @@ class Script:
             self._paths |= paths
         if error := _ERROR.search(errors):
             raise self.refused(f"an error of bash, {error[2][:200]!r}", int(error[1] or 0) or None)
-        fields = iter((self._folder / "starts").read_text(errors="replace").split("\0")[:-1])
+        listed = (self._folder / "starts").read_text(errors="replace").replace(_RENAMED, "")
+        fields = iter(listed.split("\0")[:-1])
         return [_start(int(line), fields) for line in fields]
 
     def refused(self, found: str, line: int | None) -> PlacedError:

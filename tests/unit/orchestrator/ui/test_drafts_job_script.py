@@ -153,9 +153,20 @@ def test_a_script_writes_and_starts_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "args.txt").read_text().startswith("ppo 1e-3\n")
     with pytest.raises(OrchestrateError, match="restricted: cannot redirect output"):
         drafted(tmp_path, "python train.py\necho 1 >& made\n")
-    with pytest.raises(OrchestrateError, match="PATH: readonly"):
-        drafted(tmp_path, "PATH=/bin\npython train.py\n")
+    grid = drafted(tmp_path, "PATH=/bin:/usr/bin\nrm args.txt\npython train.py\n")
+    assert "# Left out: rm." in grid
+    assert (tmp_path / "args.txt").exists()
     assert not (tmp_path / "made").exists()
+
+
+def test_names_that_bash_keeps_for_itself_are_variables_of_the_script(tmp_path: Path) -> None:
+    text = (
+        "export PATH=$HOME/bin:$PATH\nENVS=(a/b ENV)\nfor ENV in ${ENVS[@]}; do export SHELL=$ENV\n"
+        'python train.py --ENV "$ENV" --x PATH=${ENV}\ndone\n'
+    )
+    grid = drafted(tmp_path, text)
+    assert 'command: [env, "SHELL={SHELL}", python, train.py, --ENV, "{ENV}", --x, "PATH={PATH}"]' in grid
+    assert "SHELL: [a/b, ENV]" in grid
 
 
 @pytest.mark.parametrize("body", ["python train.py $i $j", "X=1"])
