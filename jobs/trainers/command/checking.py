@@ -123,12 +123,10 @@ def _missing_files(run: Run) -> Iterator[Problem]:
         return
     lines = (line for name in sources for line in _content(name).splitlines() if not _WRITES.search(line))
     paths = {os.path.normpath(os.fsdecode(path)) for line in lines for path in _PATH.findall(line)}
-    named = [path for path in sorted(paths - project.listed.keys()) if os.path.isfile(path)]
-    lacking = [path for path in named if is_former_output(path) and path not in " ".join(argv)]
-    if lacking:
-        message = (
-            f"the program names {', '.join(lacking[:3])}: outputs of earlier runs are not in a run's folder"
-        )
+    lacking = [path for path in paths - project.listed.keys() if is_former_output(path)]
+    if lacking := sorted(path for path in lacking if path not in " ".join(argv)):
+        told = ", ".join(lacking[:3])
+        message = f"the program names {told}: outputs of earlier runs are not in a run's folder"
         hint = (
             f"if it loads them, name them in `command`: --init={lacking[0]}, or where it has no option for "
             f"that [env, INIT={lacking[0]}, {argv[0]}, …]"

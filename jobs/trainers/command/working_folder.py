@@ -184,15 +184,16 @@ class WorkingFolder:
 
 
 def is_former_output(name: str) -> bool:
-    """Return whether a file, named relative to the start folder, is not placed unless git lists it.
+    """Return whether this is a file of the start folder that is placed only if git lists it.
 
     Folders with sources are none of outputs.
     """
     folder, last = os.path.split(name)
-    if not folder:
-        return _MODEL.fullmatch(last) is not None
-    outputs = any(_OUTPUTS.fullmatch(part) for part in folder.split("/"))
-    return outputs and not any(map(is_source, os.listdir(folder)))
+    if folder.startswith(("/", "..")) or not (
+        any(map(_OUTPUTS.fullmatch, folder.split("/"))) if folder else _MODEL.fullmatch(last)
+    ):
+        return False
+    return os.path.isfile(name) and not (folder and any(map(is_source, os.listdir(folder))))
 
 
 def _module_files(argv: Sequence[str]) -> list[str]:

@@ -102,13 +102,8 @@ def collect(
             limits += [f"* {line}" for line in provisional(compared_groups)]
             limits += filter(None, [no_overall(finals)])
             limits += [ONE_LOOK] * any(answer.compared for answer in found_answers)
-            checks = audit(compared_groups, finals)
-            limits += [
-                f"red flag, {check.name}: {flag}"
-                for check in checks
-                if check.name in SPEED
-                for flag in check.flags
-            ]
+            checks = [check for check in audit(compared_groups, finals) if check.name in SPEED]
+            limits += [f"red flag, {check.name}: {flag}" for check in checks for flag in check.flags]
             limits = [collected.in_words(limit) for limit in limits]
         if as_json:
             print_json(

@@ -42,6 +42,7 @@ def test_files_that_the_folder_of_a_run_lacks_are_named(
         (tmp_path / name).touch()
     (tmp_path / "train.py").write_text(
         "load('a.pt', './b.pt', 'gone.pt', 'models/d.pt', 'data/e.pt')\nopen('ckpt/c.bin')\nsave('new.pt')\n"
+        f"load('{tmp_path}/ckpt/c.bin', '../runs/x')\n"
     )
     [found] = check([run([sys.executable, "train.py", "--init=b.pt"])])
     assert (
