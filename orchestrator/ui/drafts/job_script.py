@@ -10,9 +10,10 @@ from itertools import product
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from orchestrator.config.profiles.sbatch_options import SHORT
-from orchestrator.config.program.options import SEED_NAMES
+from orchestrator.config.program.options import SEED_NAMES, Option
 from orchestrator.config.yaml_files.scalars import resolve
 from orchestrator.core.errors import PlacedError
 from orchestrator.core.formatting import count, listed
@@ -33,8 +34,13 @@ _PROGRAM = re.compile(
     r"|(?!/(?:usr/)?s?bin/)\S*/.*",
     re.DOTALL,
 )
-# Variables that bash exports itself.
-_OWN_VARIABLES = frozenset(("BASH_ENV", "LC_ALL", "OLDPWD", "PATH", "PWD", "SHLVL", "_"))
+# The part of an argument that is no value of a key: its name, and what is not known.
+_PREFIX = re.compile(rf"(?:[^={MARK}]*=)?(?:{MARK}.*?{MARK})?")
+_Arguments = tuple[str | tuple[str, ...], ...]
+# Variables that bash exports itself, and one that a job is given.
+_OWN_VARIABLES = frozenset(
+    ("BASH_ENV", "CUDA_VISIBLE_DEVICES", "LC_ALL", "OLDPWD", "PATH", "PWD", "SHLVL", "_")
+)
 
 
 def draft_of_job_script(file: Path, spelled: str) -> Draft:
@@ -58,15 +64,9 @@ def draft_of_job_script(file: Path, spelled: str) -> Draft:
         ): start
         for start in starts
     }
-    if len(different := {len(argv): start for argv, start in commands.items()}) > 1:
-        first, second = (
-            f"{' '.join(one.argv)[:80]!r} (line {one.line})" for one in [*different.values()][:2]
-        )
-        message = f"found {first} and {second}, expected starts with the same number of arguments"
-        raise PlacedError(message, file=file)
     exported = {name for start in starts for name in start.exported} - {*_OWN_VARIABLES, *ids, *varying}
     left_out = [*others, *(f"export {name}" for name in sorted(exported))]
-    return _drafted(spelled, list(commands), options, left_out)
+    return _drafted(spelled, _aligned(commands, file), options, left_out)
 
 
 def _starts(file: Path, text: str, tasks: Sequence[Mapping[str, str]]) -> tuple[list[Start], list[str]]:
@@ -79,9 +79,6 @@ def _starts(file: Path, text: str, tasks: Sequence[Mapping[str, str]]) -> tuple[
             if argv is None:
                 others[start.argv[0]] = None
                 continue
-            if unknown := next((word for word in argv if MARK in word), ""):
-                spelled = re.sub(f"{MARK}(.*?){MARK}", r"$\1", unknown)
-                raise script.refused(f"{spelled[:80]}, whose value is not known", start.line)
             starts.append(replace(start, argv=argv))
             if len(starts) > _MOST_RUNS:
                 raise PlacedError(f"found more than {_MOST_RUNS:,} runs", file=file, line=start.line)
@@ -118,24 +115,46 @@ def _tasks(options: Mapping[str, str], file: Path) -> list[str]:
     return [str(task) for task in found[: _MOST_RUNS + 1] or [0]]
 
 
+def _aligned(commands: Mapping[tuple[str, ...], Start], file: Path) -> list[_Arguments]:
+    """Return argument lists of one length: where their numbers differ, one item holds those that differ."""
+    shortest = min(map(len, commands))
+    if all(len(argv) == shortest for argv in commands):
+        return list(commands)
+    head, tail = (
+        next((at for at, words in enumerate(zip(*lists, strict=False)) if len(set(words)) > 1), shortest)
+        for lists in (commands, [argv[::-1] for argv in commands])
+    )
+    if head < 2:
+        first, second = (
+            f"{' '.join(argv)[:80]!r} (line {one.line})" for argv, one in [*commands.items()][:2]
+        )
+        message = f"found {first} and {second}, expected one program with different arguments"
+        raise PlacedError(message, file=file)
+    ends = ((argv, len(argv) - min(tail, shortest - head)) for argv in commands)
+    return [(*argv[:head], argv[head:end], *argv[end:]) for argv, end in ends]
+
+
 def _drafted(
-    spelled: str, commands: Sequence[Sequence[str]], options: Mapping[str, str], left_out: Sequence[str]
+    spelled: str, commands: Sequence[_Arguments], options: Mapping[str, str], left_out: Sequence[str]
 ) -> Draft:
     """Return a draft of runs with these argument lists; each argument that differs between them is a key."""
     columns = list(zip(*commands, strict=True))
-    command, keys = [], dict[str, list[Value]]()
+    command, unknown, keys = list[str](), dict[str, Option](), dict[str, list[Any]]()
     for position, column in enumerate(columns):
-        before, equals, _ = column[0].partition("=")
-        prefix = f"{before}=" if equals and all(text.startswith(f"{before}=") for text in column) else ""
-        named = before if prefix else columns[position - 1][0] if position else ""
-        key = re.sub(r"\W+", "_", named.lstrip("-")).strip("_") or "value"
-        key = "seed" if key.lower() in SEED_NAMES else key if key[:1].isalpha() else f"value_{key}"
-        if len(set(column)) == 1:
-            command.append(re.sub(r"\{(\w[^{}]*)\}", r"{{\1}}", column[0]))
-            continue
-        key = f"{key}_{position}" if key in keys else key
-        keys[key] = [_value(text.removeprefix(prefix)) for text in column]
-        command.append(f"{prefix}{{{key}}}")
+        fixed = column[0] if len(set(column)) == 1 else next(_PREFIX.finditer(str(column[0]))).group()
+        prefix = fixed if all(str(text).startswith(fixed) for text in column) else ""
+        command.append(_item(prefix, unknown))
+        if len(set(column)) > 1:
+            named = prefix.partition("=")[0] if "=" in prefix else str(columns[position - 1][0])
+            named = named if isinstance(column[0], str) else "arguments"
+            key = re.sub(r"\W+", "_", named.lstrip("-")).strip("_") or "value"
+            key = "seed" if key.lower() in SEED_NAMES else key if key[:1].isalpha() else f"value_{key}"
+            key = f"{key}_{position}" if key in keys else key
+            keys[key] = [_value(text, prefix) for text in column]
+            command[-1] += f"{{{key}}}"
+    if values := [value for column in keys.values() for value in column if MARK in str(value)]:
+        found = re.sub(rf"{MARK}(.*?){MARK}", r"$\1", str(values[0]))
+        raise PlacedError(f"found {found[:80]}, which depends on more than the script", file=spelled)
     matrix = {key: list(dict.fromkeys(values)) for key, values in keys.items()}
     points = set(zip(*keys.values(), strict=True))
     is_product = prod(map(len, matrix.values())) == len(points) and points == set(product(*matrix.values()))
@@ -150,6 +169,7 @@ def _drafted(
     return Draft(
         spelled,
         command,
+        list(unknown.values()),
         matrix=matrix if is_product else {},
         zipped={} if is_product else keys,
         resources=resources_of(options),
@@ -158,8 +178,21 @@ def _drafted(
     )
 
 
-def _value(text: str) -> Value:
+def _item(text: str, unknown: dict[str, Option]) -> str:
+    """Return an item of `command`, with a key for each value that is not known."""
+    parts = re.sub(r"\{(\w[^{}]*)\}", r"{{\1}}", text).split(MARK)
+    for position in range(1, len(parts), 2):
+        key = re.sub(r"\W+", "_", parts[position]).strip("_") or "value"
+        unknown[key] = Option(key, (), required=True, help=f"${parts[position]} of the script")
+        parts[position] = f"{{{key}}}"
+    return "".join(parts)
+
+
+def _value(text: str | tuple[str, ...], prefix: str = "") -> Any:
     """Return a number if it is passed with this spelling, else the text."""
+    if isinstance(text, tuple):
+        return tuple(map(_value, text))
+    text = text.removeprefix(prefix)
     try:
         value = resolve(text)
     except ValueError:

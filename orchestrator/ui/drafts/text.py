@@ -63,7 +63,7 @@ def rendered(draft: Draft) -> str:
     lines = [f"# Drafted from {draft.source} by `orchestrate init --from`: no program was started."]
     lines += [f"# {_line(note)}" for note in draft.notes]
     lines += [f"name: {scalar(name_of_grid(draft.source))}", "trainer: command", "base:"]
-    lines += _command(draft.command, [option.items for option in passed])
+    lines += _command(draft.command, [option.items for option in passed if option.items])
     for option in passed:
         if option.key not in (*varied, "seed"):
             lines.append(_base_line(option))
@@ -144,7 +144,7 @@ def scalar(value: Value) -> str:
     """Return a value as YAML on one line: a text plain where it stays a text."""
     if isinstance(value, str) and _PLAIN.fullmatch(value):
         return value
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"[{', '.join(map(scalar, value))}]"
     return json.dumps(value, ensure_ascii=True)
 
