@@ -17,8 +17,9 @@ from typing import Any
 
 import torch
 
-# Of each start of the stopped run: the signal, and at which call of run.save it comes.
-STOPS = ((signal.SIGKILL, 2), (signal.SIGTERM, 2), (signal.SIGUSR1, 1), (None, 0))
+# Of each start of the stopped run: the signal, and at which call of run.save it comes. SIGTERM comes after
+# the call, within a step.
+STOPS = ((signal.SIGKILL, 2), (signal.SIGTERM, 1), (signal.SIGUSR1, 1), (None, 0))
 
 
 def load_libraries() -> None:
@@ -64,9 +65,11 @@ def stopping(save: Callable[..., None], stop: signal.Signals | None, at: int) ->
     def stop_and_save(step: int, **values: Any) -> None:
         nonlocal calls
         calls += 1
-        if stop is not None and calls == at:
+        if calls == at and stop not in (None, signal.SIGTERM):
             os.kill(os.getpid(), stop)
         save(step, now=True, **values)
+        if calls == at and stop == signal.SIGTERM:
+            os.kill(os.getpid(), stop)
 
     return stop_and_save
 

@@ -5,6 +5,7 @@ Usage: lightning_fit.py EPOCHS [SEED]
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -31,6 +32,12 @@ class Model(lightning.LightningModule):
 
 
 class Resumable(lightning.Callback):
+    def setup(self, trainer, module, stage):
+        self.stop = signal.getsignal(signal.SIGTERM)
+
+    def on_train_start(self, trainer, module):  # Lightning's own handler leaves within the epoch, with 0
+        signal.signal(signal.SIGTERM, self.stop)
+
     def on_train_epoch_end(self, trainer, module):
         run.log(trainer.current_epoch + 1, loss=trainer.callback_metrics["loss"])
         run.save(trainer.current_epoch + 1)

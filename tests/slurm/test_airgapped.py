@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 import tarfile
+import venv
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 from orchestrator.rundir import Row, RunDir
@@ -23,6 +25,18 @@ ITERATIONS = 6
 # What a person may have set for other work. None of it may make a run wait for a network that is not there.
 ONLINE = {"WANDB_MODE": "online", "WANDB_API_KEY": "0123456789abcdef" * 2 + "01234567"}
 CONNECT = "import socket; socket.create_connection(('127.0.0.1', {port}), 5)"
+
+# A program of another Python, which has a package of its own and no network.
+OWN_PYTHON = """import errno, socket, sys
+import only_here
+from orchestrate_run import run
+run.resume()
+try:
+    found = socket.create_connection(("192.0.2.1", 80), 5)
+except OSError as error:
+    found = error.errno
+run.log(1, own=sys.prefix.endswith(".venv"), unreachable=found == errno.ENETUNREACH)
+"""
 
 
 def air_gap(lab: Lab) -> None:
@@ -49,6 +63,29 @@ def test_a_run_without_a_network(lab: Lab, slurm: Cluster) -> None:
     assert "api.wandb.ai cannot be reached" in logged.attempts()[-1].log.read_text()
     assert "Network is unreachable" in net.attempts()[-1].log.read_text()
     check_logs(lab, attempts=1)
+
+
+def test_programs_of_other_pythons_without_a_network(
+    lab: Lab, slurm: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A venv, and uv with and without the leave to look at the environment."""
+    air_gap(lab)
+    venv.create(lab.folder / ".venv", symlinks=True)
+    [packages] = lab.folder.glob(".venv/lib/python*/site-packages")
+    (packages / "only_here.py").touch()
+    (lab.folder / "train.py").write_text(OWN_PYTHON)
+    (lab.folder / "pyproject.toml").write_text('[project]\nname = "mine"\nversion = "1"\n')
+    (lab.folder / ".gitignore").write_text(".venv\nresults\n")
+    subprocess.run(["git", "init", "-q", lab.folder], check=True)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    starts = [".venv/bin/python"], ["uv", "run", "--no-sync"], ["uv", "run", "--offline"]
+    lab.write_grid("own", "command", {"seed": 0}, {"command": [[*start, "train.py"] for start in starts]})
+    lab.sweep("own")
+    wait_for(lambda: not {"queued", "running"} & set(lab.states("own")), what="the end of all programs")
+    for run in run_dirs(lab, "own"):
+        rows = [row.metrics for row in run.history()]
+        assert rows == [{"own": 1, "unreachable": 1}], run.attempts()[-1].log.read_text()
+    assert lab.states("own") == ["done"] * len(starts)
 
 
 def test_a_preempted_run_without_a_network_is_one_wandb_run(lab: Lab, slurm: Cluster, tmp_path: Path) -> None:
