@@ -197,7 +197,7 @@ class _Reader:
         last = facts.pop("attempt", None)
         history = _guarded(lambda: run_dir.history(last), problems) or []
         if facts and not history:
-            history = left_metrics(run_dir, self.metrics)
+            history = left_metrics(run_dir.work, self.metrics)
             facts |= figures_of(history)
         if facts:
             state, reason = self._finished(run_id)

@@ -15,7 +15,7 @@ from orchestrator.config.returns import return_figures
 from orchestrator.config.trainers.command import COMMAND
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.metric_files.folder import MetricFolder
-from orchestrator.rundir import Row, RunDir, SweepDir, add_row
+from orchestrator.rundir import Row, SweepDir, add_row
 
 
 def metrics_section(sweep_dir: SweepDir) -> Mapping[str, str]:
@@ -27,25 +27,23 @@ def metrics_section(sweep_dir: SweepDir) -> Mapping[str, str]:
         return {}
 
 
-def left_metrics(run_dir: RunDir, declared: Mapping[str, str]) -> list[Row]:
-    """Return the rows of what a run's program left, as the grid declares it; wall times are unknown."""
-    return rows_left(run_dir.work, declared)
+def left_metrics(folder: Path, declared: Mapping[str, str], *, timed: bool = False) -> list[Row]:
+    """Return the rows of what a program left in its folder, as the grid declares it.
 
-
-def rows_left(folder: Path, declared: Mapping[str, str], *, timed: bool = False) -> list[Row]:
-    """Return the rows of metric files in a folder. ``timed``: wall times count from the first row."""
+    Wall times are unknown, or if ``timed`` count from the first row.
+    """
     files = MetricFolder(folder, declared, {})
     files.ended()
     rows: list[Row] = []
-    began: float | None = None
+    began = math.nan
     while found := files.last_rows():
         for row in found:
             last = rows[-1] if rows else Row(0, -1)
             if row.frames >= last.frames:
-                began = row.time if began is None else began
-                wall_time = row.time - began if timed and row.time and began else math.nan
                 number = last.iteration + (row.frames != last.frames)
-                add_row(rows, Row(number, row.frames, wall_time, row.values))
+                seconds = row.time if timed and row.time is not None else math.nan
+                began = began if rows else seconds
+                add_row(rows, Row(number, row.frames, seconds - began, row.values))
     return rows
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orchestrator.analysis.foreign.event_runs import event_readings, read_event_runs
+from orchestrator.analysis.foreign.event_runs import read_event_runs, with_keys
 from orchestrator.analysis.foreign.files import (
     ConfigRecord,
     Identity,
@@ -136,10 +136,10 @@ def read_outputs(spelled: str, taken: Collection[str] = ()) -> Outputs:
         experiments, notes = _without_duplicates(one for one in read if one is not None)
         trainer, readings = BENCHMARL.name, partial(_readings, name, experiments)
     else:
-        runs, notes = read_event_runs(folder.resolve(), problem)
+        runs, notes = read_event_runs(name, folder.resolve(), problem)
         if not runs:
             raise _no_results_error(folder, problems)
-        trainer, readings = COMMAND.name, partial(event_readings, name, runs)
+        trainer, readings = COMMAND.name, partial(with_keys, runs)
     return Outputs(name, trainer, readings, tuple(f"{name}: {text}" for text in problems), tuple(notes))
 
 
