@@ -69,13 +69,16 @@ class Start:
 
 
 class Script:
-    """A job script that is run once for each array index, to list its starts."""
+    """A job script that is run once for each array index, to list its starts.
+
+    ``unset``: variables that it uses and does not set, with their values here.
+    """
 
     def __init__(self, file: Path, text: str, folder: Path) -> None:
         self._file, self._folder = file, folder
         kept = _LEFT_OUT.sub(lambda one: one["kept"] or (";" if one["background"] else ""), text)
         self._text = _FIXED.sub(rf"\1{_RENAMED}", kept)
-        self._unset: dict[str, str] = {}
+        self.unset: dict[str, str] = {}
         self._paths: set[str] = set()
         self._until = time.monotonic() + _LONGEST
         for tool in _TOOLS:
@@ -87,11 +90,11 @@ class Script:
         for _ in range(_MOST_NAMES):
             errors = self._run(values)
             unset, paths = set(_UNSET.findall(errors)), set(_PATH.findall(errors))
-            if not unset - self._unset.keys() and not paths - self._paths:
+            if not unset - self.unset.keys() and not paths - self._paths:
                 break
             for name in unset:
                 here = os.getcwd() if name.endswith("_SUBMIT_DIR") else f"{MARK}{name}{MARK}"
-                self._unset[name] = values.get(name, here)
+                self.unset[name] = values.get(name, here)
             self._paths |= paths
         if error := _ERROR.search(errors):
             raise self.refused(f"an error of bash, {error[2][:200]!r}", int(error[1] or 0) or None)
@@ -113,7 +116,7 @@ class Script:
         bash = shutil.which("bash")
         if bash is None:
             raise PlacedError("cannot be read: found no bash here", file=self._file)
-        before = [f"{name}='{value}'" for name, value in self._unset.items()]
+        before = [f"{name}='{value}'" for name, value in self.unset.items()]
         before += [f'{path}() {{ __record {path} "$@"; }}' for path in self._paths]
         environment = {"LC_ALL": "C", "BASH_ENV": str(self._folder / "before"), "PATH": str(self._folder)}
         argv = [bash, "--noprofile", "--norc", "-r", "-u", "-c", f"{self._text}\n", self._file.name]

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from orchestrator.config.backends import RESOURCE_SYNTAX
 from orchestrator.config.profiles.sbatch_options import SHORT
 from orchestrator.config.program.options import SEED_NAMES, Option
 from orchestrator.config.yaml_files.scalars import resolve
@@ -26,6 +27,7 @@ _OPTION = re.compile(
     r"^#SBATCH[ \t]+(?:--(?P<long>[\w-]+)|-(?P<short>\w))[= \t]*(?P<value>[^\s#]*)", re.MULTILINE
 )
 _TASK_ID = re.compile(r"\b([A-Z]+_ARRAY_TASK_ID)\b")
+JOB_SCRIPTS = (".sh", ".sbatch", ".bash", ".job", f".{RESOURCE_SYNTAX.lower()}")
 # Words before a program and its arguments, such as srun; and a program with its first argument.
 _STARTERS = ("srun", "nice", "nohup", "time", "timeout", "stdbuf", "numactl", "taskset", "xvfb-run")
 _PROGRAM = re.compile(
@@ -82,11 +84,13 @@ def _starts(file: Path, text: str, tasks: Sequence[Mapping[str, str]]) -> tuple[
             starts.append(replace(start, argv=argv))
             if len(starts) > _MOST_RUNS:
                 raise PlacedError(f"found more than {_MOST_RUNS:,} runs", file=file, line=start.line)
-    return starts, list(others)
+    return starts, [*others, *(f"${name}" for name, value in script.unset.items() if MARK in value)]
 
 
 def _program(argv: Sequence[str]) -> tuple[str, ...] | None:
     """Return a program with its arguments, without words that start it; ``None`` for any other command."""
+    if argv[0] == "sbatch":
+        return _submitted(argv)
     first = range(len(argv)) if argv[0] in _STARTERS else range(1)
     for position in first:
         if _PROGRAM.match(" ".join(argv[position : position + 2])):
@@ -94,6 +98,14 @@ def _program(argv: Sequence[str]) -> tuple[str, ...] | None:
             named = program.rpartition("/")[2] if MARK in program else program
             return (named, *argv[position + 1 :])
     return None
+
+
+def _submitted(argv: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the start by bash of a script that sbatch submits, with the variables that it exports."""
+    script = next((at for at, word in enumerate(argv) if word.endswith(JOB_SCRIPTS)), 0)
+    options = (word.removeprefix("--export=").split(",") for word in argv[:script] if "--export=" in word)
+    exported = [word for words in options for word in words if "=" in word]
+    return (*(["env", *exported] if exported else []), "bash", *argv[script:]) if script else None
 
 
 def _variables(starts: Sequence[Start], ids: set[str]) -> list[str]:
@@ -165,6 +177,7 @@ def _drafted(
     ]
     started = count(len(commands), "start")
     notes = [f"{started} of a program. Modules and exported variables belong in a profile (setup:)."]
+    left_out = [name for name in left_out if name[1:] not in unknown]
     notes += [f"Left out: {listed(left_out, 12)}."] if left_out else []
     return Draft(
         spelled,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.core.errors import OrchestrateError, PlacedError
-from orchestrator.ui.drafts.job_script import draft_of_job_script
+from orchestrator.ui.drafts.job_script import JOB_SCRIPTS, draft_of_job_script
 from orchestrator.ui.drafts.python_program import draft_of_python
 from orchestrator.ui.drafts.sweep_file import draft_of_sweep_file
 from orchestrator.ui.drafts.text import Draft
 
-_KINDS = "a Python program (.py), a job script (.sh, .bash, .sbatch, .job), or a sweep file (.yaml)"
+_KINDS = f"a Python program (.py), a job script ({', '.join(JOB_SCRIPTS)}), or a sweep file (.yaml)"
 
 
 def draft_of(file: Path, spelled: str) -> Draft:
@@ -25,7 +25,7 @@ def draft_of(file: Path, spelled: str) -> Draft:
     try:
         if file.suffix == ".py":
             return draft_of_python(file, spelled)
-        if file.suffix in (".sh", ".sbatch", ".bash", ".job"):
+        if file.suffix in JOB_SCRIPTS:
             return draft_of_job_script(file, spelled)
         if file.suffix in (".yaml", ".yml"):
             return draft_of_sweep_file(file, spelled)

@@ -112,6 +112,12 @@ def test_options_of_the_job_are_resources(tmp_path: Path) -> None:
     assert 'command: [env, "SEED={seed}", bash, train.sh]\nmatrix:\n  seed: [0, 1]\n' in exported
     unused = drafted(tmp_path, "#SBATCH --array=0-1\n# SLURM_ARRAY_TASK_ID\npython train.py\n")
     assert "  SLURM_ARRAY_TASK_ID: [0, 1]\n" in unused
+    launcher = drafted(
+        tmp_path, "for i in 1 2; do sbatch -J x$i --export=ALL,LR=0.$i run.sh $i $MODE; done\n"
+    )
+    assert 'command: [env, "LR={LR}", bash, run.sh, "{run_sh}", "{MODE}"]\n' in launcher
+    chosen = drafted(tmp_path, "if [ $MODE = x ]; then A=1; else A=2; fi; module load x; python train.py $A")
+    assert "# Left out: module, $MODE.\n" in chosen
     assert "zip:\n" in drafted(tmp_path, SCRIPTS["zip"][1])
     asked = parse_grid(text, "grid.yaml").resources.stated
     assert asked["cpus_per_task"] == 2
@@ -167,7 +173,7 @@ def test_a_script_writes_and_starts_nothing(tmp_path: Path) -> None:
         drafted(tmp_path, text)
     grid = drafted(tmp_path, text.replace("./tool;", "").replace(f"{tmp_path}/tool;", ""))
     assert "command: [python, train.py]\n" in grid
-    assert "# Left out: cd, rm, /bin/rm, mkdir, awk, sed, kill, tool, tee, export A." in grid
+    assert "# Left out: cd, rm, /bin/rm, mkdir, awk, sed, kill, tool, tee, $HOME, export A." in grid
     assert sorted(path.name for path in tmp_path.iterdir()) == ["args.txt", "job.sh", "tool"]
     assert (tmp_path / "args.txt").read_text().startswith("ppo 1e-3\n")
     with pytest.raises(OrchestrateError, match="restricted: cannot redirect output"):
