@@ -235,7 +235,9 @@ class Run:
             os.replace(f"{path}.unfinished", path)
         else:
             for old in filter(os.path.getsize, (path, *_checkpoints(self._folder))):
-                os.replace(old, f"{old}.{int(os.path.getmtime(old))}.old")
+                kept = f"{old}.{int(os.path.getmtime(old))}.old"
+                os.replace(old, kept)
+                sys.stderr.write(f"run.resume: a new start, as no checkpoint is given: {old} is now {kept}\n")
         os.close(self._metrics)
         self._metrics = _opened(path, own)
 

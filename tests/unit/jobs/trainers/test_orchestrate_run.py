@@ -199,7 +199,10 @@ def test_a_new_start_never_goes_on_from_the_checkpoints_of_an_earlier_one(
     assert "goes on with ['--lr', '2']: to start anew, leave ORCHESTRATE_RESUME out" in said
     monkeypatch.delenv("ORCHESTRATE_RESUME")
     assert Run().resume([]) == 0
-    assert len(glob("checkpoints/5.pickle.*.old")) == 1
+    [kept] = glob("checkpoints/5.pickle.*.old")
+    assert f"as no checkpoint is given: checkpoints/5.pickle is now {kept}\n" in capsys.readouterr().err
+    monkeypatch.setenv("ORCHESTRATE_RESUME", kept)
+    assert Run().resume([]) == 5
     assert os.path.exists("checkpoints/pretrained.pickle")
 
 
