@@ -140,6 +140,18 @@ def test_the_end_of_a_sweep_names_the_metrics_of_a_program_without_a_return(tmp_
     assert "found reward\n" in said
 
 
+def test_a_program_that_logs_to_wandb_needs_neither_login_nor_network(tmp_path: Path) -> None:
+    project = Project(tmp_path / "project", git=False)
+    project.write(
+        "train.py",
+        "import wandb\nwandb.init(project='mine')\n"
+        "for step in range(3):\n    wandb.log({'frames': step + 1, 'episodic_return': 7.0})\n"
+        "wandb.finish()\n",
+    )
+    assert "1/1 done" in project.sweep()
+    assert project.table()["final_return"].to_list() == [7.0]
+
+
 def test_only_what_a_program_uses_makes_its_runs_stale_and_a_change_can_be_accepted(
     repository: Project,
 ) -> None:

@@ -241,6 +241,8 @@ def _variables(context: RunContext, checkpoint: CheckpointFile | None) -> dict[s
         SEED: str(run.seed),
         "ORCHESTRATE_THREADS": str(run.threads),
         IMPORTS: str(attempt.inbox_imports),
+        # As for all runs: without a login or a network W&B would end the program, or make it wait.
+        "WANDB_MODE": os.environ.get("WANDB_MODE", "offline"),
         **{name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
     }
     if checkpoint is not None:
