@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -22,7 +23,24 @@ from orchestrator.core.errors import PlacedError
 MARK = "\2"
 _LONGEST = 20.0
 _MOST_NAMES = 100
-_TOOLS = ("head", "tail", "seq", "cut", "tr", "wc", "cat", "basename", "dirname", "expr", "sed", "awk")
+_TOOLS = (
+    *(
+        "head",
+        "tail",
+        "seq",
+        "cut",
+        "tr",
+        "wc",
+        "cat",
+        "tac",
+        "basename",
+        "dirname",
+        "realpath",
+        "expr",
+        "bc",
+    ),
+    *("sed", "awk", "grep", "ls", "jq"),
+)
 _BEFORE = r"""
 ulimit -v 4000000 2> /dev/null
 __record() {
@@ -116,7 +134,7 @@ class Script:
         bash = shutil.which("bash")
         if bash is None:
             raise PlacedError("cannot be read: found no bash here", file=self._file)
-        before = [f"{name}='{value}'" for name, value in self.unset.items()]
+        before = [f"{name}={shlex.quote(value)}" for name, value in self.unset.items()]
         before += [f'{path}() {{ __record {path} "$@"; }}' for path in self._paths]
         environment = {"LC_ALL": "C", "BASH_ENV": str(self._folder / "before"), "PATH": str(self._folder)}
         argv = [bash, "--noprofile", "--norc", "-r", "-u", "-c", f"{self._text}\n", self._file.name]

@@ -31,7 +31,7 @@ JOB_SCRIPTS = (".sh", ".sbatch", ".bash", ".job", f".{RESOURCE_SYNTAX.lower()}")
 # Words before a program and its arguments, such as srun; and a program with its first argument.
 _STARTERS = ("srun", "nice", "nohup", "time", "timeout", "stdbuf", "numactl", "taskset", "xvfb-run")
 _PROGRAM = re.compile(
-    r"(?:\S*/)?(?:python[\d.]*(?! -c\b)|bash|sh|torchrun|accelerate|mpirun|mpiexec|julia|Rscript|java"
+    r"(?:\S*/)?(?:python[\d.]* (?!-c\b|-$)\S*|bash|sh|torchrun|accelerate|mpirun|mpiexec|julia|Rscript|java"
     r"|(?:uv|conda|mamba|micromamba|poetry|pixi) run|(?:apptainer|singularity) (?:exec|run))(?!\S).*"
     r"|(?!/(?:usr/)?s?bin/)\S*/.*",
     re.DOTALL,

@@ -28,7 +28,9 @@ _OUTPUTS = (
 )
 _OWN_KEYS = ("command", "code", "target")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_./+~-]*")
-_PLAIN = re.compile(r"(?!(?:null|true|false|yes|no|on|off|nan|inf)$)[A-Za-z_./-][\w./-]*", re.IGNORECASE)
+_PLAIN = re.compile(
+    r"(?!(?:null|true|false|yes|no|on|off|-?\.?(?:nan|inf)|-)$|[.-]*\d)[A-Za-z_./-][\w./-]*", re.IGNORECASE
+)
 _OFTEN_VARIED = ("lr", "learning_rate", "actor_lr", "policy_lr", "gamma", "batch_size")
 _LONGEST_HELP = 90
 

@@ -67,6 +67,10 @@ SCRIPTS = {
         "1) ARGS='--tau 0.1';; 2) ARGS='-x y z';;\n"
         "esac\neval python train.py --name n $ARGS --seed 1\n",
     ),
+    "spellings": (
+        [0],
+        "for x in .90 -.5 -05 1_000 .inf - ~x no 0x1F 1e5 +1 '' 'a: b'; do python t.py \"$x\"; done\n",
+    ),
     "one": ([0], 'NAME="a b"\npython train.py --name "$NAME" --fast\n'),
 }
 
@@ -135,6 +139,7 @@ def test_options_of_the_job_are_resources(tmp_path: Path) -> None:
             r": found x-\$\(date\)-1, which depends on",
         ),
         ("for a in 1 2; do python train.py $a", r":\d: found an error of bash, 'syntax error"),
+        ("python - <<EOF\ntrain()\nEOF", ": found no line that starts a program; found python"),
         ("\npython train.py $1", r":2: found an error of bash, '\$?1: unbound"),
         ("sed -i s/a/b/ args.txt\ngmx run", ": found no line that starts a program; found sed, gmx"),
         ("python a.py\npython b.py --x", r": found 'python a\.py' \(line 1\) and .*b\.py --x' \(line 2\)"),
