@@ -369,7 +369,7 @@ def _in_place() -> Iterator[tuple[Any, Any, Any]]:
     """Yield kinds of NumPy's and PyTorch's objects, how to read and how to write their states."""
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     if numpy is not None:
-        yield numpy.ndarray, lambda found: found.view(), lambda found, state: numpy.copyto(found, state)
+        yield numpy.ndarray, lambda x: x.view(), lambda x, state: numpy.copyto(x, state.reshape(x.shape))
         yield numpy.random.RandomState, lambda found: found.get_state(), lambda found, s: found.set_state(s)
         yield (
             numpy.random.Generator,
@@ -377,7 +377,7 @@ def _in_place() -> Iterator[tuple[Any, Any, Any]]:
             lambda found, state: setattr(found.bit_generator, "state", state),
         )
     if torch is not None:
-        yield torch.Tensor, lambda found: found.detach(), lambda found, state: found.detach().copy_(state)
+        yield torch.Tensor, lambda x: x.detach(), lambda x, state: x.detach().copy_(state.reshape(x.shape))
         yield torch.Generator, lambda found: found.get_state(), lambda found, state: found.set_state(state)
 
 

@@ -240,7 +240,7 @@ def test_what_cannot_be_saved_or_does_not_fit_is_named() -> None:
     run = Run()
     with pytest.raises(RuntimeError, match=r"run.save: found no run, expected start = run.resume"):
         run.save(1)
-    run.resume(np.zeros(2))
+    run.resume(np.zeros(1))
     with pytest.raises(TypeError, match=r"run.save: obs, rule cannot be saved .*: make it anew"):
         run.save(1, now=True, obs=1, rule=lambda: 1)
     assert os.listdir("checkpoints") == []
