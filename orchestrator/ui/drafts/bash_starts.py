@@ -138,7 +138,7 @@ class Script:
         before += [f'{path}() {{ __record {path} "$@"; }}' for path in self._paths]
         environment = {"LC_ALL": "C", "BASH_ENV": str(self._folder / "before"), "PATH": str(self._folder)}
         argv = [bash, "--noprofile", "--norc", "-r", "-u", "-c", f"{self._text}\n", self._file.name]
-        with open(self._folder / "starts", "w") as starts, open(self._folder / "errors", "w+") as errors:
+        with open(self._folder / "starts", "w") as starts, open(self._folder / "errors", "wb+") as errors:
             text = "\n".join([_BEFORE.replace("@starts@", str(starts.fileno())), *before])
             (self._folder / "before").write_text(text)
             process = subprocess.Popen(
@@ -159,7 +159,7 @@ class Script:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
             errors.seek(0)
-            return errors.read()
+            return errors.read().decode(errors="replace")
 
 
 def _start(line: int, fields: Iterator[str]) -> Start:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import subprocess
 from pathlib import Path
 
@@ -148,6 +150,19 @@ def test_options_of_the_job_are_resources(tmp_path: Path) -> None:
 def test_arguments_that_are_not_known_are_refused(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(OrchestrateError, match=rf"job\.sh{message}"):
         drafted(tmp_path, text)
+
+
+def test_damaged_scripts_are_drafted_or_refused(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    for _, text in SCRIPTS.values():
+        for piece in (b"'", b"$(", b"\xef -\xef", b"\2>|"):
+            at = draw.randrange(len(text))
+            (tmp_path / "job.sh").write_bytes(text.encode()[:at] + piece + text.encode()[at:])
+            with contextlib.suppress(OrchestrateError):
+                parse_grid(rendered(draft_of(tmp_path / "job.sh", "job.sh")), "grid.yaml")
+    (tmp_path / "job.sh").write_bytes(b"set -\xef\npython train.py")
+    with pytest.raises(OrchestrateError, match=r"job\.sh:1: found an error of bash"):
+        draft_of(tmp_path / "job.sh", "job.sh")
 
 
 def test_what_only_the_job_has_is_a_key_to_fill_in(tmp_path: Path) -> None:
