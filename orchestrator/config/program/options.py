@@ -323,11 +323,8 @@ def sources(path: Path) -> Iterator[ast.AST]:
         yield tree
         for name in _imported(tree):
             module = Path(*name.split("."))
-            for other in (
-                folder / spelled
-                for folder in (file.parent, Path())
-                for spelled in (module.with_suffix(".py"), module / "__init__.py")
-            ):
+            spelled = (module.with_suffix(".py"), module / "__init__.py")
+            for other in (folder / path for folder in (file.parent, Path()) for path in spelled):
                 if os.path.abspath(other) not in seen and len(seen) < _MOST_FILES and other.is_file():
                     seen.add(os.path.abspath(other))
                     todo.append(other)

@@ -24,22 +24,8 @@ MARK = "\2"
 _LONGEST = 20.0
 _MOST_NAMES = 100
 _TOOLS = (
-    *(
-        "head",
-        "tail",
-        "seq",
-        "cut",
-        "tr",
-        "wc",
-        "cat",
-        "tac",
-        "basename",
-        "dirname",
-        "realpath",
-        "expr",
-        "bc",
-    ),
-    *("sed", "awk", "grep", "ls", "jq"),
+    *("head", "tail", "tac", "cut", "tr", "wc", "cat", "seq", "expr", "bc", "basename", "dirname"),
+    *("realpath", "ls", "grep", "sed", "awk", "jq"),
 )
 _BEFORE = r"""
 ulimit -v 4000000 2> /dev/null

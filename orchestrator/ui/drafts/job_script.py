@@ -40,9 +40,7 @@ _PROGRAM = re.compile(
 _PREFIX = re.compile(rf"(?:[^={MARK}]*=)?(?:{MARK}.*?{MARK})?")
 _Arguments = tuple[str | tuple[str, ...], ...]
 # Variables that bash exports itself, and one that a job is given.
-_OWN_VARIABLES = frozenset(
-    ("BASH_ENV", "CUDA_VISIBLE_DEVICES", "LC_ALL", "OLDPWD", "PATH", "PWD", "SHLVL", "_")
-)
+_OWN_VARIABLES = {"BASH_ENV", "CUDA_VISIBLE_DEVICES", "LC_ALL", "OLDPWD", "PATH", "PWD", "SHLVL", "_"}
 
 
 def draft_of_job_script(file: Path, spelled: str) -> Draft:
@@ -58,14 +56,10 @@ def draft_of_job_script(file: Path, spelled: str) -> Draft:
         found = f"; found {listed(others, 6)}" if others else ""
         raise PlacedError(f"found no line that starts a program{found}", file=file)
     varying = _variables(starts, ids)
-    commands = {
-        (
-            *(["env"] if varying else []),
-            *(f"{name}={start.exported.get(name, '')}" for name in varying),
-            *start.argv,
-        ): start
-        for start in starts
-    }
+    commands = {}
+    for start in starts:
+        variables = [f"{name}={start.exported.get(name, '')}" for name in varying]
+        commands[*(["env", *variables] if varying else []), *start.argv] = start
     exported = {name for start in starts for name in start.exported} - {*_OWN_VARIABLES, *ids, *varying}
     left_out = [*others, *(f"export {name}" for name in sorted(exported))]
     return _drafted(spelled, _aligned(commands, file), options, left_out)
@@ -137,10 +131,8 @@ def _aligned(commands: Mapping[tuple[str, ...], Start], file: Path) -> list[_Arg
         for lists in (commands, [argv[::-1] for argv in commands])
     )
     if head < 2:
-        first, second = (
-            f"{' '.join(argv)[:80]!r} (line {one.line})" for argv, one in [*commands.items()][:2]
-        )
-        message = f"found {first} and {second}, expected one program with different arguments"
+        found = [f"{' '.join(argv)[:80]!r} (line {start.line})" for argv, start in commands.items()]
+        message = f"found {' and '.join(found[:2])}, expected one program with different arguments"
         raise PlacedError(message, file=file)
     ends = ((argv, len(argv) - min(tail, shortest - head)) for argv in commands)
     return [(*argv[:head], argv[head:end], *argv[end:]) for argv, end in ends]
@@ -170,11 +162,8 @@ def _drafted(
     matrix = {key: list(dict.fromkeys(values)) for key, values in keys.items()}
     points = set(zip(*keys.values(), strict=True))
     is_product = prod(map(len, matrix.values())) == len(points) and points == set(product(*matrix.values()))
-    later = [
-        f"# {name}: {value}  # belongs in a profile"
-        for name, value in options.items()
-        if name in ("partition", "account", "qos", "constraint")
-    ]
+    asked = {name: options[name] for name in ("partition", "account", "qos", "constraint") if name in options}
+    later = [f"# {name}: {value}  # belongs in a profile" for name, value in asked.items()]
     started = count(len(commands), "start")
     notes = [f"{started} of a program. Modules and exported variables belong in a profile (setup:)."]
     left_out = [name for name in left_out if name[1:] not in unknown]
@@ -215,12 +204,8 @@ def _value(text: str | tuple[str, ...], prefix: str = "") -> Any:
 
 def resources_of(options: Mapping[str, str]) -> dict[str, Value]:
     """Return the resources that options of sbatch ask for, by their long names."""
-    gpus = (
-        options.get("gres", "").rpartition("gpu:")[2]
-        or options.get("gpus")
-        or options.get("gpus-per-node", "")
-    )
-    count = gpus.rpartition(":")[2]
+    gres = options.get("gres", "").rpartition("gpu:")[2]
+    count = (gres or options.get("gpus") or options.get("gpus-per-node", "")).rpartition(":")[2]
     found: dict[str, Value] = {}
     if options.get("cpus-per-task", "").isdecimal():
         found["cpus_per_task"] = int(options["cpus-per-task"])

@@ -13,18 +13,8 @@ from orchestrator.core.secret_detection import looks_secret, secret_in
 from orchestrator.core.types import Value
 
 _OUTPUTS = (
-    *(
-        "log_dir",
-        "logdir",
-        "output_dir",
-        "out_dir",
-        "outdir",
-        "save_dir",
-        "save_path",
-        "results_dir",
-        "output",
-    ),
-    *("log_path", "output_path", "tensorboard_log", "run_dir", "work_dir", "workdir"),
+    *("log_dir", "logdir", "output_dir", "out_dir", "outdir", "save_dir", "save_path", "results_dir"),
+    *("output", "log_path", "output_path", "tensorboard_log", "run_dir", "work_dir", "workdir"),
 )
 _OWN_KEYS = ("command", "code", "target")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_./+~-]*")
