@@ -62,15 +62,14 @@ def begin_from(folder: Path, file: Path) -> NewProject:
     Raises :class:`OrchestrateError` for a file that cannot be used, ``OSError`` if nothing can be written.
     """
     from orchestrator.ui.drafts.read import draft_of
-    from orchestrator.ui.drafts.text import name_of_grid, rendered
+    from orchestrator.ui.drafts.text import rendered
 
-    spelled = os.path.relpath(file, folder)
-    name = name_of_grid(spelled)
-    grid = GRID.with_name(f"{name}.yaml")
-    is_new = _write(folder / grid, rendered(draft_of(file, spelled)))
+    draft = draft_of(file, os.path.relpath(file, folder))
+    grid = GRID.with_name(f"{draft.name}.yaml")
+    is_new = _write(folder / grid, rendered(draft))
     places = (folder / grid,)
     return NewProject(
-        places if is_new else (), () if is_new else places, tuple(_commands(folder, None, grid, name))
+        places if is_new else (), () if is_new else places, tuple(_commands(folder, None, grid, draft.name))
     )
 
 

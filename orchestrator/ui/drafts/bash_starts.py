@@ -58,6 +58,8 @@ _LEFT_OUT = re.compile(
 # Variables that restricted bash keeps from changing get other names while the script runs.
 _FIXED = re.compile(r"(?<![\w/.-])(PATH|ENV|SHELL|HISTFILE|BASH_ENV)(?!\w)")
 _RENAMED = "__of_the_script"
+# A program that is only recorded reads no pipe, so that the command before it fails.
+_STRICT = re.compile(r"^[ \t]*set[ \t]+[-+](?!-)[^\n;#&|]*", re.MULTILINE)
 _UNSET = re.compile(r": line \d+: ([A-Za-z_]\w*): unbound variable")
 _PATH = re.compile(r": line \d+: ([\w./~@+\x02-]+): restricted: cannot specify")
 _ERROR = re.compile(rf"^(?:.*?: line (\d+): |(?:{'|'.join(_TOOLS)}): )(.*)", re.MULTILINE)
@@ -73,32 +75,34 @@ class Start:
 
 
 class Script:
-    """A job script that is run once for each array index, to list its starts.
-
-    ``unset``: variables that it uses and does not set, with their values here.
-    """
+    """A job script that is run once for each array index, to list its starts."""
 
     def __init__(self, file: Path, text: str, folder: Path) -> None:
         self._file, self._folder = file, folder
         kept = _LEFT_OUT.sub(lambda one: one["kept"] or (";" if one["background"] else ""), text)
-        self._text = _FIXED.sub(rf"\1{_RENAMED}", kept)
-        self.unset: dict[str, str] = {}
+        self._text = _STRICT.sub(r"\g<0>; set +e +o pipefail", _FIXED.sub(rf"\1{_RENAMED}", kept))
+        self._unset: dict[str, str] = {}
         self._paths: set[str] = set()
         self._until = time.monotonic() + _LONGEST
         for tool in _TOOLS:
             if path := shutil.which(tool):
                 (folder / tool).symlink_to(path)
 
+    @property
+    def lacking(self) -> list[str]:
+        """Variables that the script uses and does not set, of unknown value."""
+        return [name.removesuffix(_RENAMED) for name, value in self._unset.items() if MARK in value]
+
     def starts(self, values: Mapping[str, str]) -> list[Start]:
         """Run the script with these variables, again for each name that it lacks. Raises PlacedError."""
         for _ in range(_MOST_NAMES):
             errors = self._run(values)
             unset, paths = set(_UNSET.findall(errors)), set(_PATH.findall(errors))
-            if not unset - self.unset.keys() and not paths - self._paths:
+            if not unset - self._unset.keys() and not paths - self._paths:
                 break
             for name in unset:
                 here = os.getcwd() if name.endswith("_SUBMIT_DIR") else f"{MARK}{name}{MARK}"
-                self.unset[name] = values.get(name, here)
+                self._unset[name] = values.get(name, here)
             self._paths |= paths
         if error := _ERROR.search(errors):
             raise self.refused(f"an error of bash, {error[2][:200]!r}", int(error[1] or 0) or None)
@@ -120,7 +124,7 @@ class Script:
         bash = shutil.which("bash")
         if bash is None:
             raise PlacedError("cannot be read: found no bash here", file=self._file)
-        before = [f"{name}={shlex.quote(value)}" for name, value in self.unset.items()]
+        before = [f"{name}={shlex.quote(value)}" for name, value in self._unset.items()]
         before += [f'{path}() {{ __record {path} "$@"; }}' for path in self._paths]
         environment = {"LC_ALL": "C", "BASH_ENV": str(self._folder / "before"), "PATH": str(self._folder)}
         argv = [bash, "--noprofile", "--norc", "-r", "-u", "-c", f"{self._text}\n", self._file.name]

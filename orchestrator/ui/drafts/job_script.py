@@ -23,9 +23,8 @@ from orchestrator.ui.drafts.bash_starts import MARK, Script, Start
 from orchestrator.ui.drafts.text import Draft
 
 _MOST_RUNS = 10_000
-_OPTION = re.compile(
-    r"^#SBATCH[ \t]+(?:--(?P<long>[\w-]+)|-(?P<short>\w))[= \t]*(?P<value>[^\s#]*)", re.MULTILINE
-)
+_OPTIONS = re.compile(r"^#SBATCH[ \t]([^#\n]*)", re.MULTILINE)
+_OPTION = re.compile(r"(?<!\S)(?:--([\w-]+)|-([A-Za-z]))[= \t]*([^\s-]\S*)?")
 _TASK_ID = re.compile(r"\b([A-Z]+_ARRAY_TASK_ID)\b")
 JOB_SCRIPTS = (".sh", ".sbatch", ".bash", ".job", f".{RESOURCE_SYNTAX.lower()}")
 # Words before a program and its arguments, such as srun; and a program with its first argument.
@@ -47,8 +46,9 @@ def draft_of_job_script(file: Path, spelled: str) -> Draft:
     """Run a script without its programs, once for each of its array tasks. Raises :class:`PlacedError`."""
     text = file.read_text(encoding="utf-8", errors="replace").replace("\r\n", "\n").replace("\0", "")
     options = {
-        match["long"] or SHORT.get(match["short"], match["short"]): match["value"].strip()
-        for match in _OPTION.finditer(text)
+        long or SHORT.get(short, short): value.strip("\"'")
+        for line in _OPTIONS.findall(text)
+        for long, short, value in _OPTION.findall(line)
     }
     ids = {match[1] for match in _TASK_ID.finditer(text)}
     starts, others = _starts(file, text, [dict.fromkeys(ids, task) for task in _tasks(options, file)])
@@ -78,7 +78,7 @@ def _starts(file: Path, text: str, tasks: Sequence[Mapping[str, str]]) -> tuple[
             starts.append(replace(start, argv=argv))
             if len(starts) > _MOST_RUNS:
                 raise PlacedError(f"found more than {_MOST_RUNS:,} runs", file=file, line=start.line)
-    return starts, [*others, *(f"${name}" for name, value in script.unset.items() if MARK in value)]
+    return starts, [*others, *(f"${name}" for name in script.lacking)]
 
 
 def _program(argv: Sequence[str]) -> tuple[str, ...] | None:
@@ -144,6 +144,7 @@ def _drafted(
     """Return a draft of runs with these argument lists; each argument that differs between them is a key."""
     columns = list(zip(*commands, strict=True))
     command, unknown, keys = list[str](), dict[str, Option](), dict[str, list[Any]]()
+    texts: dict[str, list[str]] = {}
     for position, column in enumerate(columns):
         fixed = column[0] if len(set(column)) == 1 else next(_PREFIX.finditer(str(column[0]))).group()
         prefix = fixed if all(str(text).startswith(fixed) for text in column) else ""
@@ -155,7 +156,12 @@ def _drafted(
             key = "seed" if key.lower() in SEED_NAMES else key if key[:1].isalpha() else f"value_{key}"
             key = f"{key}_{position}" if key in keys else key
             keys[key] = [_value(text, prefix) for text in column]
+            if isinstance(column[0], str):
+                texts[key] = [str(text).removeprefix(prefix) for text in column]
             command[-1] += f"{{{key}}}"
+    for key, template in _composed(texts).items():
+        command = [item.replace(f"{{{key}}}", template) for item in command]
+        del keys[key]
     if values := [value for column in keys.values() for value in column if MARK in str(value)]:
         found = re.sub(rf"{MARK}(.*?){MARK}", r"$\1", str(values[0]))
         raise PlacedError(f"found {found[:80]}, which depends on more than the script", file=spelled)
@@ -177,7 +183,33 @@ def _drafted(
         resources=resources_of(options),
         notes=notes,
         later=later,
+        title=options.get("job-name", ""),
     )
+
+
+def _composed(texts: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return the keys whose values are composed of those of others, such as ``logs/{lr}_{seed}``."""
+    found: dict[str, str] = {}
+    longest_first = sorted((-max(map(len, values)), name == "seed", name) for name, values in texts.items())
+    for *_, key in longest_first:
+        others = {name: texts[name] for name in texts if name != key and name not in found}
+        if template := _template(texts[key], others):
+            found[key] = template
+    return found
+
+
+def _template(texts: Sequence[str], others: Mapping[str, Sequence[str]]) -> str | None:
+    """Return a text with ``{key}`` for values of others that gives these texts; ``None`` without one."""
+    if not others or any("{" in text for text in texts):
+        return None
+    rows = list(zip(*others.values(), strict=True))
+    clearest = max(range(len(rows)), key=lambda row: len(set(rows[row])))
+    names = dict(zip(rows[clearest], others, strict=True))
+    words = "|".join(re.escape(value) for value in sorted(filter(None, names), key=len, reverse=True))
+    word = re.compile(rf"(?<![A-Za-z0-9])(?<!\d\.)(?:{words})(?![A-Za-z0-9]|\.\d)")
+    template = word.sub(lambda one: f"{{{names[one[0]]}}}", texts[clearest])
+    filled = (re.sub(r"\{(.*?)\}", lambda one: others[one[1]][row], template) for row in range(len(rows)))  # noqa: B023
+    return template if list(filled) == list(texts) else None
 
 
 def _item(text: str, unknown: dict[str, Option]) -> str:

@@ -30,6 +30,7 @@ class Draft:
     """A grid to write. ``command``: its first items; ``options`` add theirs and their defaults in `base`.
 
     ``matrix`` and ``zipped``: values by key. ``notes``: comments at the top; ``later``: lines at the end.
+    ``title``: what the sweep is named after, in place of its source.
     """
 
     source: str
@@ -40,11 +41,13 @@ class Draft:
     resources: Mapping[str, Value] = field(default_factory=dict)
     notes: Sequence[str] = ()
     later: Sequence[str] = ()
+    title: str = ""
 
-
-def name_of_grid(source: str) -> str:
-    """Return a sweep's name for a file's name."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", PurePath(source).stem).strip("-._") or "draft"
+    @property
+    def name(self) -> str:
+        """The sweep's name."""
+        named = self.title or PurePath(self.source).stem
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", named).strip("-._") or "draft"
 
 
 def rendered(draft: Draft) -> str:
@@ -54,7 +57,7 @@ def rendered(draft: Draft) -> str:
     varied = {**draft.matrix, **draft.zipped}
     lines = [f"# Drafted from {draft.source} by `orchestrate init --from`: no program was started."]
     lines += [f"# {_line(note)}" for note in draft.notes]
-    lines += [f"name: {scalar(name_of_grid(draft.source))}", "trainer: command", "base:"]
+    lines += [f"name: {scalar(draft.name)}", "trainer: command", "base:"]
     lines += _command(draft.command, [option.items for option in passed if option.items])
     for option in passed:
         if option.key not in (*varied, "seed"):

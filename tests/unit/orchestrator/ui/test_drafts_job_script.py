@@ -210,8 +210,22 @@ def test_names_that_bash_keeps_for_itself_are_variables_of_the_script(tmp_path: 
         'python train.py --ENV "$ENV" --x PATH=${ENV}\ndone\n'
     )
     grid = drafted(tmp_path, text)
-    assert 'command: [env, "SHELL={SHELL}", python, train.py, --ENV, "{ENV}", --x, "PATH={PATH}"]' in grid
+    assert 'command: [env, "SHELL={SHELL}", python, train.py, --ENV, "{SHELL}", --x, "PATH={SHELL}"]' in grid
     assert "SHELL: [a/b, ENV]" in grid
+
+
+def test_what_is_composed_of_other_arguments_is_no_key(tmp_path: Path) -> None:
+    text = (
+        "#!/bin/bash\n#SBATCH -J ppo-sweep -c 4 --mem 8G  # small\n#SBATCH --gres=gpu:1\nset -euo pipefail\n"
+        "echo begins | tee log\nfor lr in 0.1 1e-3; do for seed in 1 2; do\n"
+        "python train.py --lr $lr --seed $seed --env Pole-v1 --dir out/v1_${lr}_$seed --again $seed\n"
+        "done; done\n"
+    )
+    grid = drafted(tmp_path, text)
+    assert '--dir, "out/v1_{lr}_{seed}", --again, "{seed}"]' in grid
+    assert 'matrix:\n  lr: [0.1, "1e-3"]\n  seed: [1, 2]\n' in grid
+    assert "name: ppo-sweep\n" in grid
+    assert 'resources: {cpus_per_task: 4, gpus: 1, mem: "8G"}' in grid
 
 
 @pytest.mark.parametrize("body", ["python train.py $i $j", "X=1"])
