@@ -188,7 +188,7 @@ def _drafted(
 
 
 def _composed(texts: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return the keys whose values are composed of those of others, such as ``logs/{lr}_{seed}``."""
+    """Return keys with values that are composed of those of others, such as ``logs/{lr}_{seed}``."""
     found: dict[str, str] = {}
     longest_first = sorted((-max(map(len, values)), name == "seed", name) for name, values in texts.items())
     for *_, key in longest_first:
