@@ -111,12 +111,12 @@ FILES = {
     "configured.py": _HYDRA,
     "conf/config.yaml": "seed: 0\noptim:\n  lr: 0.01\n  momentum: 0.9\n",
     "steps.py": _JSON_LINES,
-    "job.sh": _JOB,
+    "sim.sh": _JOB,
     "simulate.sh": _SIMULATOR,
     ".gitignore": "results\n",
 }
 # The programs to start from with the number of runs that a drafted grid has.
-PROGRAMS = {"ppo.py": 3, "monitored.py": 3, "configured.py": 3, "steps.py": 3, "job.sh": 6}
+PROGRAMS = {"ppo.py": 3, "monitored.py": 3, "configured.py": 3, "steps.py": 3, "sim.sh": 6}
 
 
 def write_programs(folder: Path) -> None:
