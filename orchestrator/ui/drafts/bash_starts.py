@@ -28,7 +28,8 @@ _TOOLS = (
     *("realpath", "ls", "grep", "sed", "awk", "jq"),
 )
 _BEFORE = r"""
-ulimit -v 4000000 2> /dev/null
+ulimit -v 4000000 -t 30 2> /dev/null
+FUNCNEST=1000
 __record() {
   local name exported=() IFS=$' \n'
   for name in $(compgen -e); do exported+=("$name=${!name-}"); done
@@ -39,19 +40,24 @@ command_not_found_handle() { __record "$@"; }
 exec() { (($# == 0)) || { __record "$@"; exit 0; }; }
 command() { if [[ $1 == -* ]]; then builtin command "$@"; else "$@"; fi; }
 cd() { [[ ${!#} -ef . ]] || __record cd "$@"; }
+pushd() { __record pushd "$@"; }
+popd() { __record popd "$@"; }
+kill() { __record kill "$@"; return 1; }
+wait() { :; }
 eval() { [[ $* == *$'\2'* ]] || builtin eval "$@"; }
 source() { :; }
 .() { :; }
-__tool() { local run=$1; shift; if ((run)); then builtin command "$@"; else __record "$@"; fi; }
+__tool() { local run=$1; shift; if ((run)); then builtin command "__$@"; else __record "$@"; fi; }
+expr() { [[ $* == *$'\2'* ]]; __tool $? expr "$@"; }
 sed() { local lines='^(-n )?[0-9pqd;!, ]+( [^- ][^ ]*)?$'; [[ $* =~ $lines ]]; __tool $((!$?)) sed "$@"; }
-awk() { local other='system|getline|[|>]| -[fi]'; [[ " $*" =~ $other ]]; __tool $? awk "$@"; }
+awk() { local other='system|getline|[|>@]|/inet/| -[^Fv0-9 ]'; [[ " $*" =~ $other ]]; __tool $? awk "$@"; }
 enable -n kill history fc suspend
 unset HOME RANDOM SRANDOM SECONDS EPOCHSECONDS EPOCHREALTIME HOSTNAME
 """
 # Redirections into files and `&` outside of quotes, comments and arithmetic.
 _LEFT_OUT = re.compile(
     r"""(?P<kept>\\.|'[^']*'|"(?:\\.|[^"\\])*"|\(\(.*?\)\)|\[\[.*?\]\]|(?<!\S)\#[^\n]*)"""
-    r"""|(?:\d|&)?>[>|]?[ \t]*(?:"(?:\\.|[^"\\])*"|[^\s;&|()<>"])+"""
+    r"""|(?:\d|&)?>[>|]?[ \t]*(?:>\([^()]*\)|(?:\$\([^()]*\)|"(?:\\.|[^"\\])*"|[^\s;&|()<>"])+)"""
     r"""|(?P<background>(?<![&>|<;])&(?![&>\d-]))""",
     re.DOTALL,
 )
@@ -61,8 +67,12 @@ _RENAMED = "__of_the_script"
 # A program that is only recorded reads no pipe, so that the command before it fails.
 _STRICT = re.compile(r"^[ \t]*set[ \t]+[-+](?!-)[^\n;#&|]*", re.MULTILINE)
 _UNSET = re.compile(r": line \d+: ([A-Za-z_]\w*): unbound variable")
+_NTH = "argument_"
+_COMPUTED = re.compile(r": line \d+: (.*): (?:syntax error: operand|integer expression) expected")
+_MARKED, _OTHER = re.compile(rf"{MARK}(.*?){MARK}"), "1009"
+_ARGUMENT = re.compile(r": line \d+: \$?(\d+): unbound variable")
 _PATH = re.compile(r": line \d+: ([\w./~@+\x02-]+): restricted: cannot specify")
-_ERROR = re.compile(rf"^(?:.*?: line (\d+): |(?:{'|'.join(_TOOLS)}): )(.*)", re.MULTILINE)
+_ERROR = re.compile(rf"^(?:.*?: line (\d+): |(?:__)?(?:{'|'.join(_TOOLS)}): )(.*)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -79,14 +89,16 @@ class Script:
 
     def __init__(self, file: Path, text: str, folder: Path) -> None:
         self._file, self._folder = file, folder
+        text = text.replace("$!", "1").replace("$$", f"{MARK}pid{MARK}")
         kept = _LEFT_OUT.sub(lambda one: one["kept"] or (";" if one["background"] else ""), text)
         self._text = _STRICT.sub(r"\g<0>; set +e +o pipefail", _FIXED.sub(rf"\1{_RENAMED}", kept))
         self._unset: dict[str, str] = {}
         self._paths: set[str] = set()
+        self._numbers: set[str] = set()
         self._until = time.monotonic() + _LONGEST
         for tool in _TOOLS:
             if path := shutil.which(tool):
-                (folder / tool).symlink_to(path)
+                (folder / (f"__{tool}" if f"\n{tool}() {{" in _BEFORE else tool)).symlink_to(path)
 
     @property
     def lacking(self) -> list[str]:
@@ -97,15 +109,41 @@ class Script:
         """Run the script with these variables, again for each name that it lacks. Raises PlacedError."""
         for _ in range(_MOST_NAMES):
             errors = self._run(values)
-            unset, paths = set(_UNSET.findall(errors)), set(_PATH.findall(errors))
-            if not unset - self._unset.keys() and not paths - self._paths:
+            if not self._learns(errors, values):
                 break
-            for name in unset:
-                here = os.getcwd() if name.endswith("_SUBMIT_DIR") else f"{MARK}{name}{MARK}"
-                self._unset[name] = values.get(name, here)
-            self._paths |= paths
+        starts = self._recorded(errors)
+        if self._numbers:
+            self._unset |= dict.fromkeys(self._numbers, _OTHER)
+            other = self._recorded(self._run(values))
+            self._unset |= dict.fromkeys(self._numbers, "1")
+            if [start.argv for start in starts] != [start.argv for start in other]:
+                names = ", ".join(f"${name}" for name in sorted(self._numbers))
+                raise self.refused(f"computations with {names}", None)
+        return starts
+
+    def _learns(self, errors: str, values: Mapping[str, str]) -> bool:
+        """Give values to names that bash lacked; return whether there are new ones.
+
+        Those of numbers are 1, and in a second run another number, on which no argument may depend.
+        """
+        unset, paths = set(_UNSET.findall(errors)), set(_PATH.findall(errors)) - self._paths
+        arguments = max(map(int, _ARGUMENT.findall(errors)), default=0)
+        unset |= {f"{_NTH}{number}" for number in range(1, arguments + 1)}
+        computed = {name for text in _COMPUTED.findall(errors) for name in _MARKED.findall(text)}
+        numbers = computed & self._unset.keys() - self._numbers
+        new = set() if numbers else unset - self._unset.keys()
+        for name in new:
+            here = os.getcwd() if name.endswith("_SUBMIT_DIR") else f"{MARK}{name}{MARK}"
+            self._unset[name] = values.get(name, here)
+        self._unset |= dict.fromkeys(numbers, "1")
+        self._paths |= paths
+        self._numbers |= numbers
+        return bool(new or paths or numbers)
+
+    def _recorded(self, errors: str) -> list[Start]:
         if error := _ERROR.search(errors):
-            raise self.refused(f"an error of bash, {error[2][:200]!r}", int(error[1] or 0) or None)
+            message = _MARKED.sub(r"$\1", error[2])[:200]
+            raise self.refused(f"an error of bash, {message!r}", int(error[1] or 0) or None)
         listed = (self._folder / "starts").read_text(errors="replace").replace(_RENAMED, "")
         fields = iter(listed.split("\0")[:-1])
         return [_start(int(line), fields) for line in fields]
@@ -128,6 +166,8 @@ class Script:
         before += [f'{path}() {{ __record {path} "$@"; }}' for path in self._paths]
         environment = {"LC_ALL": "C", "BASH_ENV": str(self._folder / "before"), "PATH": str(self._folder)}
         argv = [bash, "--noprofile", "--norc", "-r", "-u", "-c", f"{self._text}\n", self._file.name]
+        number = sum(name.startswith(_NTH) for name in self._unset)
+        argv += [self._unset[f"{_NTH}{position}"] for position in range(1, number + 1)]
         with open(self._folder / "starts", "w") as starts, open(self._folder / "errors", "wb+") as errors:
             text = "\n".join([_BEFORE.replace("@starts@", str(starts.fileno())), *before])
             (self._folder / "before").write_text(text)

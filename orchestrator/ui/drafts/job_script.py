@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -37,6 +39,7 @@ _PROGRAM = re.compile(
 )
 # The part of an argument that is no value of a key: its name, and what is not known.
 _PREFIX = re.compile(rf"(?:[^={MARK}]*=)?(?:{MARK}.*?{MARK})?")
+_SYNTAX = re.compile(r"[;&|<>$`\n]")
 _Arguments = tuple[str | tuple[str, ...], ...]
 # Variables that bash exports itself, and one that a job is given.
 _OWN_VARIABLES = {"BASH_ENV", "CUDA_VISIBLE_DEVICES", "LC_ALL", "OLDPWD", "PATH", "PWD", "SHLVL", "_"}
@@ -95,7 +98,12 @@ def _program(argv: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _submitted(argv: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the start by bash of a script that sbatch submits, with the variables that it exports."""
+    """Return the command that sbatch wraps, or the start of a script with the variables that it exports."""
+    for at, word in enumerate(argv):
+        if re.match("--wrap(=|$)", word):
+            text = word[len("--wrap=") :] or "".join(argv[at + 1 : at + 2])
+            with suppress(ValueError):
+                return ("bash", "-c", text) if _SYNTAX.search(text) else _program(shlex.split(text) or [text])
     script = next((at for at, word in enumerate(argv) if word.endswith(JOB_SCRIPTS)), 0)
     options = (word.removeprefix("--export=").split(",") for word in argv[:script] if "--export=" in word)
     exported = [word for words in options for word in words if "=" in word]
@@ -160,7 +168,8 @@ def _drafted(
                 texts[key] = [str(text).removeprefix(prefix) for text in column]
             command[-1] += f"{{{key}}}"
     for key, template in _composed(texts).items():
-        command = [item.replace(f"{{{key}}}", template) for item in command]
+        filled = _with_keys(template, unknown)
+        command = [item.replace(f"{{{key}}}", filled) for item in command]
         del keys[key]
     if values := [value for column in keys.values() for value in column if MARK in str(value)]:
         found = re.sub(rf"{MARK}(.*?){MARK}", r"$\1", str(values[0]))
@@ -214,7 +223,11 @@ def _template(texts: Sequence[str], others: Mapping[str, Sequence[str]]) -> str 
 
 def _item(text: str, unknown: dict[str, Option]) -> str:
     """Return an item of `command`, with a key for each value that is not known."""
-    parts = re.sub(r"\{(\w[^{}]*)\}", r"{{\1}}", text).split(MARK)
+    return _with_keys(re.sub(r"\{(\w[^{}]*)\}", r"{{\1}}", text), unknown)
+
+
+def _with_keys(text: str, unknown: dict[str, Option]) -> str:
+    parts = text.split(MARK)
     for position in range(1, len(parts), 2):
         key = re.sub(r"\W+", "_", parts[position]).strip("_") or "value"
         unknown[key] = Option(key, (), required=True, help=f"${parts[position]} of the script")

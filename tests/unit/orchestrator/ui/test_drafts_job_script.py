@@ -142,7 +142,8 @@ def test_options_of_the_job_are_resources(tmp_path: Path) -> None:
         ),
         ("for a in 1 2; do python train.py $a", r":\d: found an error of bash, 'syntax error"),
         ("python - <<EOF\ntrain()\nEOF", ": found no line that starts a program; found python"),
-        ("\npython train.py $1", r":2: found an error of bash, '\$?1: unbound"),
+        ("python a.py --x $((N - 1))", r": found computations with \$N, expected"),
+        ("f() { f; }\npython a.py\nf", r":1: found an error of bash, 'f: maximum function nesting"),
         ("sed -i s/a/b/ args.txt\ngmx run", ": found no line that starts a program; found sed, gmx"),
         ("python a.py\npython b.py --x", r": found 'python a\.py' \(line 1\) and .*b\.py --x' \(line 2\)"),
     ],
@@ -180,12 +181,37 @@ def test_what_only_the_job_has_is_a_key_to_fill_in(tmp_path: Path) -> None:
     assert argument_lists(grid)[1][2:] == shown
 
 
+def test_idioms_of_job_scripts_are_read(tmp_path: Path) -> None:
+    text = (
+        "exec > >(tee -a log) 2>&1\npushd src\nexport SIZE=$((NODES * 4)) PORT=$(expr 1 + $SLURM_JOBID)\n"
+        "if [ $NODES -gt 1 ]; then echo many; fi\n"
+        "for i in 1 2; do python train.py $1 --tmp x.$$ --seed $i > $(date +%F)_$i.log & PIDS+=($!); done\n"
+        "wait ${PIDS[@]}; while kill -0 $PIDS; do sleep 9; done\n"
+    )
+    grid = drafted(tmp_path, text)
+    assert 'command: [python, train.py, "{argument_1}", --tmp, "x.{pid}", --seed, "{seed}"]' in grid
+    assert "# Left out: pushd, expr, kill, $SLURM_JOBID, export PORT, export SIZE." in grid
+    grid = drafted(tmp_path, "for i in 1 2; do python train.py --seed $i --name run-$(date)-$i; done")
+    assert '--seed, "{seed}", --name, "run-{date}-{seed}"]\n  # date: …  # required' in grid
+    wrapped = "for i in 1 2; do sbatch -J x --wrap {} ; done\n"
+    for spelled in ('"python train.py --seed $i"', '="python train.py --seed $i"'):
+        grid = drafted(tmp_path, wrapped.format(spelled).replace(" =", "="))
+        assert "command: [python, train.py, --seed" in grid
+        assert "seed: [1, 2]" in grid
+    grid = drafted(tmp_path, wrapped.format('"source env; python train.py $i"'))
+    assert "command: [bash, -c, " in grid
+    with pytest.raises(OrchestrateError, match="found no line"):
+        drafted(tmp_path, wrapped.format("''"))
+
+
 def test_a_script_writes_and_starts_nothing(tmp_path: Path) -> None:
     (tmp_path / "tool").write_text(f"#!/bin/sh\necho started > {tmp_path}/started\n")
     (tmp_path / "tool").chmod(0o755)
     text = (
         f"cd {tmp_path.parent}; rm args.txt; /bin/rm args.txt; command rm args.txt; mkdir logs\n"
         f"awk 'BEGIN {{system(\"rm args.txt\")}}'; sed -i d args.txt; sed 'w made' args.txt; kill $$\n"
+        "command -- sed 'w made' args.txt; builtin command sed -i d args.txt\n"
+        "(unset -f sed; sed 'w made' args.txt)\n"
         f"exec 3>made; ./tool; {tmp_path}/tool; tool; echo x > made; echo y >> args.txt; . ./tool\n"
         "export A=1\npython train.py | tee made\n$HOME/bin/python train.py\n"
     )
