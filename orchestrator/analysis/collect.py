@@ -77,8 +77,16 @@ class Collected:
     chosen: ChosenMetric | None = None
 
     def in_words(self, text: str) -> str:
-        """Return a text about returns with the name of the chosen metric, if there is one."""
-        return text if self.chosen is None else self.chosen.in_words(text)
+        """Return a text about returns with the name of the chosen metric, if there is one.
+
+        No text changes where a variant is named by the same word.
+        """
+        return text if self.chosen is None or self._has_value_return else self.chosen.in_words(text)
+
+    @cached_property
+    def _has_value_return(self) -> bool:
+        values = {str(value) for point in self.points.values() for value in point.values()}
+        return self.chosen is not None and any(self.chosen.in_words(text) != text for text in values)
 
 
 def read_others(folders: Iterable[str], sweep_dirs: Iterable[SweepDir]) -> list[Outputs]:

@@ -234,10 +234,12 @@ class Run:
                 file.writelines(lines)
             os.replace(f"{path}.unfinished", path)
         else:
+            named = os.environ.get("ORCHESTRATE_RESUME")
+            why = f"{named} holds no checkpoint" if named else "no checkpoint is given"
             for old in filter(os.path.getsize, (path, *_checkpoints(self._folder))):
                 kept = f"{old}.{int(os.path.getmtime(old))}.old"
                 os.replace(old, kept)
-                sys.stderr.write(f"run.resume: a new start, as no checkpoint is given: {old} is now {kept}\n")
+                sys.stderr.write(f"run.resume: a new start, as {why}: {old} is now {kept}\n")
         os.close(self._metrics)
         self._metrics = _opened(path, own)
 

@@ -201,6 +201,10 @@ def test_a_new_start_never_goes_on_from_the_checkpoints_of_an_earlier_one(
     assert Run().resume([]) == 0
     [kept] = glob("checkpoints/5.pickle.*.old")
     assert f"as no checkpoint is given: checkpoints/5.pickle is now {kept}\n" in capsys.readouterr().err
+    Path("metrics.jsonl").write_text("{}\n")
+    monkeypatch.setenv("ORCHESTRATE_RESUME", "mistyped")
+    assert Run().resume([]) == 0
+    assert "as mistyped holds no checkpoint: metrics.jsonl is now" in capsys.readouterr().err
     monkeypatch.setenv("ORCHESTRATE_RESUME", kept)
     assert Run().resume([]) == 5
     assert os.path.exists("checkpoints/pretrained.pickle")

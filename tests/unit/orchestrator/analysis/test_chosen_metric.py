@@ -99,6 +99,17 @@ def test_python_takes_the_metric(sweep: SweepDir) -> None:
     assert picture.caption.startswith("Final eval/loss of each run")
 
 
+def test_a_variant_named_return_keeps_its_name(results: Path) -> None:
+    runs = matrix_runs({"baseline": ["return", "value"], "seed": range(SEEDS)})
+    sweep = create_sweep(results, "named", runs)
+    for run in runs:
+        rows = [Row(at, at + 1, float(at), {"loss": at + run.seed / 100}) for at in range(10)]
+        finish(sweep.run(run.run_id), run, rows)
+    text = said(sweep, "collect", sweep.name, "--metric", "loss:min")
+    assert re.search(r"best of \S*return, \S*value", text)
+    assert "values of loss (lower is better)" in text
+
+
 def test_words_that_are_no_return_stay() -> None:
     loss = ChosenMetric("<b>", lower=True)
     text = "eval/return, --return NAME, return_metric, use.return=1, episode return (evaluation), returned"
