@@ -275,7 +275,8 @@ class _TreeRuns:
                 found.further += 1
             else:
                 found.drop(DROPPABLE[kind], run, files)
-        written = written_files(run.work)
+        folders = (run.work, *(attempt.work for attempt in run.attempts()))
+        written = [path for folder in folders for path in written_files(folder)]
         if WORK in self.options.drop:
             found.add(DROPPABLE[WORK], written)
         else:

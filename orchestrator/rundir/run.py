@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from orchestrator.rundir.files.atomic import (
 )
 from orchestrator.rundir.files.file_server import persist
 from orchestrator.rundir.files.kinds import MALFORMED
+from orchestrator.rundir.files.placed import remove_placed, written_files
 from orchestrator.rundir.files.plain_files import PathWithin, is_listed, read_plain
 from orchestrator.rundir.records.result import ManifestItem, Result
 
@@ -253,12 +255,18 @@ class RunDir:
         """Retire a result, for a run to be trained again from its beginning.
 
         The result becomes retired-<n>.json, n being its newest attempt; attempts stay unchanged. ``after``:
-        the newest attempt of any version, void from now on.
+        the newest attempt of any version, void from now on. What a program wrote moves to its newest attempt:
+        a program would continue from a checkpoint of its own, or append to its old metrics.
         """
-        try:
-            os.replace(self.result_path, self.path / f"retired-{max(after, self.newest_attempt())}.json")
-        except FileNotFoundError:
-            pass
+        if not self.result_path.exists():
+            return
+        newest = self.newest_attempt()
+        if written_files(self.work):
+            with storage_errors(self.path):
+                remove_placed(self.work)
+                os.replace(self.work, self.attempt(newest).work)
+        with suppress(FileNotFoundError):
+            os.replace(self.result_path, self.path / f"retired-{max(after, newest)}.json")
 
     def begin_anew(self, reason: str = "what its attempts left cannot be used", after: int = 0) -> None:
         """Let the next attempt start from nothing; earlier attempts stay unchanged and are not read again.

@@ -52,6 +52,8 @@ class AttemptDir:
     end_path = PathWithin("end.json")
     policy = PathWithin("policy.pt")
     policies = PathWithin("policies")
+    # What a program had written in the run's working folder when the attempt's result was retired.
+    work = PathWithin("work")
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -368,6 +368,20 @@ def test_a_retired_result_stays_readable_and_its_attempts_are_built_on_no_more(r
     assert sorted(path.name for path in run.path.glob("retired-*")) == ["retired-1.json", "retired-2.json"]
 
 
+def test_a_program_trained_again_finds_no_checkpoint_of_its_old_result(run: RunDir) -> None:
+    attempt = run.take(Claim.fresh("a"))
+    assert attempt is not None
+    (run.work / "ckpt").mkdir(parents=True)
+    (run.work / "ckpt" / "last.pt").write_text("old")
+    run.retire_result()
+    assert (run.work / "ckpt" / "last.pt").exists(), "a failed run continues from it"
+    attempt.write_end(End(RunState.DONE))
+    assert run.publish({"attempt": 1}, [])
+    run.retire_result()
+    assert not run.work.exists()
+    assert (attempt.work / "ckpt" / "last.pt").read_text() == "old"
+
+
 def extended(run: RunDir, point: ResumePoint | None, *frames: int) -> AttemptDir:
     """The next attempt, ended after these frames and a checkpoint of the last."""
     attempt = run.take(Claim.fresh("a"))
