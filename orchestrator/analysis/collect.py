@@ -22,6 +22,7 @@ from orchestrator.analysis.foreign import Outputs, read_outputs
 from orchestrator.analysis.identical_runs import with_hashes
 from orchestrator.analysis.left_metrics import figures_of, left_metrics, metrics_section
 from orchestrator.analysis.run_table import RunReading, facts_of, metrics_table, runs_table
+from orchestrator.analysis.same_code import CODE_FILES, with_same_code
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.formatting import count
 from orchestrator.core.labels import Point
@@ -123,6 +124,7 @@ def collect(
         index = _index(sweep, problems)
         reader = _Reader(sweep, seen, attempt_times(sweep.read_journals()), checksums)
         readings += read_all(reader.read, index, f"{sweep.name}: reading runs")
+    readings = with_same_code(readings)
     for reading in readings:
         problems += [f"{reading.sweep}/{reading.index.run_id}: {text}" for text in reading.problems]
     trainers = _trainers(sweep_dirs, readings)
@@ -240,7 +242,7 @@ class _Reader:
         if result is None:
             return None
         run_dir.verify(result, checksums=self.checksums)
-        return facts_of(result.fields), result.code_ids
+        return {**facts_of(result.fields), CODE_FILES: result.fields.get("code_files")}, result.code_ids
 
     def _finished(self, run_id: str) -> tuple[RunState, str]:
         # The folder is newer than the survey, but only the survey can find a result stale.

@@ -126,7 +126,8 @@ _COLUMNS: Mapping[str, tuple[str, str, Callable[[Any], Any]]] = {
     "machine_flops_per_core": ("", "machine_flops_per_core", float),
     "versions": ("", "versions", _by_name),
     "code_id": ("", "code_id", str),
-    "accepted_as": ("", "accepted_as", str),  # the code that it counts as, after `orchestrate accept`
+    # The code that it counts as, after `orchestrate accept` or as its files agree with those of other runs.
+    "accepted_as": ("", "accepted_as", str),
     "commit": ("", "commit", _commit),
     "dirty": ("", "commit", _dirty),
     "config_hash": ("", "config_hash", str),
