@@ -29,20 +29,20 @@ if __name__ == "__main__":
 """
 
 _MONITOR = """
-import argparse, csv, json, os, random, time
+import argparse
+
+from stable_baselines3 import PPO
+from stable_baselines3.common.env_util import make_vec_env
+
 parser = argparse.ArgumentParser()
 parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--gamma", type=float, default=0.99, help="discount")
+parser.add_argument("--total-timesteps", type=int, default=512)
 parser.add_argument("--log-dir", default="logs")
 args = parser.parse_args()
-random.seed(args.seed)
-os.makedirs(args.log_dir, exist_ok=True)
-with open(os.path.join(args.log_dir, "0.monitor.csv"), "w") as file:
-    file.write("#" + json.dumps({"t_start": time.time(), "env_id": "CartPole-v1"}) + "\\n")
-    writer = csv.writer(file)
-    writer.writerow(["r", "l", "t"])
-    for episode in range(20):
-        writer.writerow([round(episode * args.gamma + random.random(), 4), 10 + episode, 0.1 * episode])
+env = make_vec_env("CartPole-v1", n_envs=2, seed=args.seed, monitor_dir=args.log_dir)
+model = PPO("MlpPolicy", env, n_steps=64, gamma=args.gamma, seed=args.seed, device="cpu")
+model.learn(args.total_timesteps)
 """
 
 _HYDRA = """

@@ -22,6 +22,7 @@ _METRICS = {
     "wandb": "wandb",
     "DictWriter": "csv",
     "Monitor": "monitor",
+    "monitor_dir": "monitor",
     "jsonl": "jsonl",
 }
 

@@ -121,9 +121,9 @@ def _matrix(draft: Draft, passed: Sequence[Option]) -> list[str]:
     }
     often = (key for key in numbers if key.replace("-", "_").rpartition(".")[2] in _OFTEN_VARIED)
     if not draft.matrix and not draft.zipped and (key := next(often, next(iter(numbers), None))) is not None:
-        lines.append(
-            f"  # {key}: [{numbers[key]}, {numbers[key] * 10:.6g}]  # to vary a key, move it here from base"
-        )
+        value = numbers[key]
+        other = 1 - (1 - value) / 10 if 0.5 < value < 1 else value * 10  # a discount stays below 1
+        lines.append(f"  # {key}: [{value}, {other:.6g}]  # to vary a key, move it here from base")
     return ["matrix:", *lines] if matrix else [f"#{line}" for line in ["matrix:", *lines]] if lines else []
 
 
