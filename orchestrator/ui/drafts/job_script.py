@@ -28,6 +28,8 @@ _MOST_RUNS = 10_000
 _OPTIONS = re.compile(r"^#SBATCH[ \t]([^#\n]*)", re.MULTILINE)
 _OPTION = re.compile(r"(?<!\S)(?:--([\w-]+)|-([A-Za-z]))[= \t]*([^\s-]\S*)?")
 _TASK_ID = re.compile(r"\b([A-Z]+_ARRAY_TASK_ID)\b")
+# Its use outside of comments and without a default.
+_NEEDS_ID = re.compile(rf"^[^#\n]*?{_TASK_ID.pattern}(?!:?-)", re.MULTILINE)
 JOB_SCRIPTS = (".sh", ".sbatch", ".bash", ".job", f".{RESOURCE_SYNTAX.lower()}")
 # Words before a program and its arguments, such as srun; and a program with its first argument.
 _STARTERS = ("srun", "nice", "nohup", "time", "timeout", "stdbuf", "numactl", "taskset", "xvfb-run")
@@ -53,7 +55,14 @@ def draft_of_job_script(file: Path, spelled: str) -> Draft:
         for line in _OPTIONS.findall(text)
         for long, short, value in _OPTION.findall(line)
     }
-    ids = {match[1] for match in _TASK_ID.finditer(text)}
+    ids = {match[1] for match in _TASK_ID.finditer(text)} if "array" in options else set()
+    if "array" not in options and (used := _NEEDS_ID.search(text)):
+        raise PlacedError(
+            f"found {used[1]} without #SBATCH --array",
+            file=file,
+            line=text.count("\n", 0, used.start()) + 1,
+            hint="write the indices that sbatch is given into the script: #SBATCH --array=0-5",
+        )
     starts, others = _starts(file, text, [dict.fromkeys(ids, task) for task in _tasks(options, file)])
     if not starts:
         found = f"; found {listed(others, 6)}" if others else ""

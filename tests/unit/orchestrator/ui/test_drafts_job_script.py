@@ -142,6 +142,10 @@ def test_options_of_the_job_are_resources(tmp_path: Path) -> None:
         ),
         ("for a in 1 2; do python train.py $a", r":\d: found an error of bash, 'syntax error"),
         ("python - <<EOF\ntrain()\nEOF", ": found no line that starts a program; found python"),
+        (
+            "A=(4 5)\npython a.py ${A[$SLURM_ARRAY_TASK_ID]}",
+            ":2: found SLURM_ARRAY_TASK_ID without #SBATCH --array",
+        ),
         ("python a.py --x $((N - 1))", r": found computations with \$N, expected"),
         ("f() { f; }\npython a.py\nf", r":1: found an error of bash, 'f: maximum function nesting"),
         ("sed -i s/a/b/ args.txt\ngmx run", ": found no line that starts a program; found sed, gmx"),
@@ -193,6 +197,8 @@ def test_idioms_of_job_scripts_are_read(tmp_path: Path) -> None:
     assert "# Left out: pushd, expr, kill, $SLURM_JOBID, export PORT, export SIZE." in grid
     grid = drafted(tmp_path, "for i in 1 2; do python train.py --seed $i --name run-$(date)-$i; done")
     assert '--seed, "{seed}", --name, "run-{date}-{seed}"]\n  # date: …  # required' in grid
+    text = "# sbatch x.sh $SLURM_ARRAY_TASK_ID\npython train.py --seed ${SLURM_ARRAY_TASK_ID:-3}\n"
+    assert 'command: [python, train.py, --seed, "3"]' in drafted(tmp_path, text)
     wrapped = "for i in 1 2; do sbatch -J x --wrap {} ; done\n"
     for spelled in ('"python train.py --seed $i"', '="python train.py --seed $i"'):
         grid = drafted(tmp_path, wrapped.format(spelled).replace(" =", "="))
