@@ -121,15 +121,21 @@ def _missing_files(run: Run) -> Iterator[Problem]:
         argv, sources = command_line(run), project.program(run.point).files
     except OrchestrateError:
         return
-    lines = (line for name in sources for line in _content(name).splitlines() if not _WRITES.search(line))
-    paths = {os.path.normpath(os.fsdecode(path)) for line in lines for path in _PATH.findall(line)}
-    lacking = [path for path in paths - project.listed.keys() if is_former_output(path)]
+    naming = {
+        os.path.normpath(os.fsdecode(path)): name
+        for name in sources
+        for line in _content(name).splitlines()
+        if not _WRITES.search(line)
+        for path in _PATH.findall(line)
+    }
+    lacking = [path for path in naming.keys() - project.listed.keys() if is_former_output(path)]
     if lacking := sorted(path for path in lacking if path not in " ".join(argv)):
         told = ", ".join(lacking[:3])
-        message = f"the program names {told}: outputs of earlier runs are not in a run's folder"
+        files = ", ".join(dict.fromkeys(naming[path] for path in lacking[:3]))
+        message = f"{told} (named in {files}): outputs of earlier runs are not in a run's folder"
         hint = (
-            f"if it loads them, name them in `command`: --init={lacking[0]}, or where it has no option for "
-            f"that [env, INIT={lacking[0]}, {argv[0]}, …]"
+            f"if the program loads them, name them in `command`: --init={lacking[0]}, or where it has no "
+            f"option for that [env, INIT={lacking[0]}, {argv[0]}, …]"
         )
         yield Problem(run.run_id, COMMAND_KEY, message, hint, blocks=False)
 

@@ -47,7 +47,7 @@ def test_files_that_the_folder_of_a_run_lacks_are_named(
     [found] = check([run([sys.executable, "train.py", "--init=b.pt"])])
     assert (
         found.message
-        == "the program names a.pt, ckpt/c.bin: outputs of earlier runs are not in a run's folder"
+        == "a.pt, ckpt/c.bin (named in train.py): outputs of earlier runs are not in a run's folder"
     )
     assert found.hint is not None
     assert "--init=a.pt" in found.hint
