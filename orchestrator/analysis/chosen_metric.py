@@ -12,6 +12,8 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir import Row
 
 _LOWER, _HIGHER = ":min", ":max"
+# Metrics whose name ends with one of these words are better when lower, unless ``:max`` is given.
+_LOWER_BY_NAME = re.compile(r"(?:.*[\W_])?(loss|error|mse|rmse|mae|nll|perplexity|regret)", re.IGNORECASE)
 _MOST_NAMED = 12
 # The word as a noun, and "returns more"; no part of a key, an option or a metric's name.
 _RETURN = re.compile(r"(?<![\w/=.-])(?<!episode )([Rr])eturn(s?)(?![\w/=])( more)?")
@@ -26,7 +28,7 @@ class ChosenMetric:
 
     @classmethod
     def parse(cls, text: str | None) -> ChosenMetric | None:
-        """Read ``NAME``, ``NAME:min`` or ``NAME:max``."""
+        """Read ``NAME``, ``NAME:min`` or ``NAME:max``. A bare name of a loss or error means ``:min``."""
         if text is None:
             return None
         name = text.removesuffix(_LOWER).removesuffix(_HIGHER)
@@ -35,7 +37,8 @@ class ChosenMetric:
                 f"--metric: found {text!r}, expected NAME, NAME:min or NAME:max",
                 hint="for example --metric loss:min, where lower is better",
             )
-        return cls(name, text.endswith(_LOWER))
+        by_name = name == text and _LOWER_BY_NAME.fullmatch(name) is not None
+        return cls(name, by_name or text.endswith(_LOWER))
 
     def require(self, histories: Iterable[Iterable[Row]]) -> None:
         """Raise :class:`OrchestrateError` if runs recorded metrics, and none this one."""

@@ -163,6 +163,7 @@ def test_only_what_a_program_uses_makes_its_runs_stale_and_a_change_can_be_accep
     repository.write("net.py", "# a remark\nGAIN = float(open('gain.yaml').read()[6:])\n")
     assert repository.states() == {0: "done"}
     repository.write("gain.yaml", "gain: 2.0\n")
+    assert "0 to do, 1 stale\nstale runs: orchestrate status mine" in repository.run("check", "grid.yaml")
     said = repository.sweep()
     (run_id,) = SweepDir(repository.folder / "results", "mine").run_ids()
     assert f"next: orchestrate status mine --why {run_id[:8]}" in said

@@ -38,8 +38,8 @@ Metric = Annotated[
         "--metric",
         "--return",
         metavar="NAME[:min|:max]",
-        help="Any recorded metric in the place of the return: to draw, compare and rank by; with :min lower "
-        "values are better.",
+        help="Any recorded metric in the place of the return: to draw, compare and rank by; with :min, and "
+        "for a loss or error, lower values are better.",
     ),
 ]
 SweepName = Annotated[str, typer.Argument(metavar="SWEEP")]

@@ -108,13 +108,18 @@ def _say_what_was_found(report: CheckReport, planned: SubmissionPlan, concerns: 
 
 
 def _say_what_is_to_do(planned: SubmissionPlan) -> None:
+    from orchestrator.control.staleness import with_stale
     from orchestrator.core.types import RunState
+    from orchestrator.ui.cli.watch.sweep_table import stale_step
 
-    plan, statuses = planned.plan, planned.state.seen.statuses
+    plan, seen = planned.plan, with_stale(planned.state.seen, planned.state.sweep_dir)
+    statuses = seen.statuses
     planned_for = {*plan.run_ids, *plan.skipped}
     states = Counter(statuses[run.run_id].state for run in plan.sweep.runs if run.run_id not in planned_for)
     others = "".join(f", {states[state]} {state.value}" for state in RunState if states[state])
     typer.echo(f"{len(plan.run_ids)} to do{others}")
+    if states[RunState.STALE]:
+        typer.echo(stale_step(plan.sweep.name, seen))
     elsewhere = {run.run_id: run.target for run in plan.sweep.runs if run.target not in (None, plan.target)}
     for target, number in Counter(elsewhere.values()).items():
         typer.echo(f"{number} for target {target}")

@@ -131,3 +131,11 @@ def test_a_name_may_hold_colons() -> None:
     assert ChosenMetric.parse("a:min:min") == ChosenMetric("a:min", lower=True)
     with pytest.raises(OrchestrateError, match="expected NAME"):
         ChosenMetric.parse(":min")
+
+
+def test_of_losses_lower_values_are_better_unless_said() -> None:
+    for name in ("loss", "eval/loss", "losses/value_loss", "val.RMSE"):
+        assert ChosenMetric.parse(name) == ChosenMetric(name, lower=True)
+        assert ChosenMetric.parse(f"{name}:max") == ChosenMetric(name)
+    for name in ("loss_scale", "gloss", "win_rate", "charts/episodic_return"):
+        assert ChosenMetric.parse(name) == ChosenMetric(name)
