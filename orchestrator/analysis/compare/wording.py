@@ -91,6 +91,8 @@ def _nothing_to_compare(compared: KeyComparison) -> str:
         texts = ((value, _returns_text(compared, value, len(returning))) for value in returning)
         told = (several * f"{compared.named(value)}: " + text for value, text in texts)
         return f"Too few speeds are known to compare them; {'; '.join(told)}"
+    if any(len(one.cells) > 1 for one in compared.combinations):
+        return "The finished runs have no speeds and no returns to compare"
     said = f"No two finished runs differ in nothing but {compared.short}, so nothing can be compared"
     deciding = next(_deciding_keys(compared), None)
     return (

@@ -476,6 +476,15 @@ def test_returns_are_compared_where_no_speed_is_known(results: Path) -> None:
     assert (table["P(> ours)"].text, table["speed-up"].text) == ("1.00 [1.00, 1.00]", "–")
 
 
+def test_runs_without_metrics_are_not_said_to_differ_in_more_than_the_key(results: Path) -> None:
+    runs = matrix_runs({"algorithm": ["mappo", "iql"], "seed": range(2)})
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        train(sweep, run, 1000.0, final_return=float("nan"), speed={})
+    found = compare_by(collect([sweep]), "algorithm")
+    assert verdict(found) == "The finished runs have no speeds and no returns to compare."
+
+
 @pytest.mark.parametrize(
     ("values", "told"),
     [
