@@ -109,12 +109,19 @@ def test_runs_logged_to_tensorboard_stand_beside_a_sweep(tmp_path: Path, sweep: 
     shutil.rmtree(logs)
     write_events(logs / "Hopper-v4__sac__7__1700000000", {})
     write_events(logs / "tb/PPO_seed3", {}, 1)
+    for name in ("PPO_12", "hidden_64"):
+        write_events(logs / "sb3" / name, {}, 1)
     write_events(logs / "empty", {}, 0)
     (logs / "cut").mkdir()
     (logs / "cut/events.out.tfevents.1").write_bytes(b"abc" * 9)
     found = {tuple(point.items()) for point in read(logs).points.values()}
     named = (("env_id", "Hopper-v4"), ("exp_name", "sac"), ("seed", 7))
-    assert found == {named, (("folder", "tb/PPO"), ("seed", 3))}
+    assert found == {
+        named,
+        (("folder", "tb/PPO"), ("seed", 3)),
+        (("folder", "sb3/PPO"), ("seed", 12)),
+        (("folder", "sb3/hidden_64"),),
+    }
     assert sorted(read(logs).problems) == [
         f"logs: {name} is left out: it has no values" for name in ("cut", "empty")
     ]

@@ -24,9 +24,9 @@ from orchestrator.core.metric_files.names import TENSORBOARD, format_of
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow
 
-# The names of CleanRL's runs, and a seed in those of others.
+# The names of CleanRL's runs, and a seed in those of others; Stable-Baselines3 numbers repetitions, as PPO_1.
 _CLEANRL = re.compile(r"(?P<env_id>.+)__(?P<exp_name>.+)__(?P<seed>\d{1,18})__\d+")
-_SEED = re.compile(r"[_-]?(?<![a-z])seed[_=-]?(\d{1,18})", re.IGNORECASE)
+_SEED = re.compile(r"(?i:[_-]?(?<![a-z])seed[_=-]?)(\d{1,18})|(?<=[A-Z][A-Z0-9])_(\d{1,18})$")
 _TABLE_ROW = re.compile(r"^\|(\w[\w.-]*)\|(.*)\|$", re.MULTILINE)
 _ALWAYS = ("env_id", "folder", "seed")
 # The beginning of a file that holds its hyperparameters, in bytes.
@@ -82,7 +82,10 @@ def _read(name: str, root: Path, folder: Path) -> RunReading:
         point = {**named.groupdict(), "seed": int(named["seed"])}
     elif not point:
         seed = _SEED.search(within)
-        point = {"folder": _SEED.sub("", within).strip("/"), **({"seed": int(seed[1])} if seed else {})}
+        point = {
+            "folder": _SEED.sub("", within).strip("/"),
+            **({"seed": int(seed[1] or seed[2])} if seed else {}),
+        }
     history = left_metrics(folder, {"from": TENSORBOARD}, timed=True)
     seconds = history[-1].wall_time if history else None
     facts = {**figures_of(history), "wall_time": seconds, "train_time": seconds}

@@ -407,7 +407,7 @@ def _number(name: str, found: Any) -> Any:
 def _is_covered(line: str, step: int) -> bool:
     try:
         return bool(json.loads(line).get("frames", 0) <= step)
-    except ValueError:  # cut short by a kill
+    except (ValueError, AttributeError, TypeError):  # cut short by a kill
         return False
 
 

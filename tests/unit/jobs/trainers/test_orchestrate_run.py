@@ -112,7 +112,7 @@ def test_metrics_after_the_checkpoint_are_cut_and_a_new_start_keeps_the_old_ones
         run.save(step, now=step < 4)
     assert sorted(os.listdir("checkpoints")) == ["2.pickle", "3.pickle"]
     with open("metrics.jsonl", "a") as file:
-        file.write('{"frames": ')
+        file.write('5\n{"frames": ')
     again = Run()
     assert again.resume([], total=9) == 3
     again.log(4, loss=4)
