@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
@@ -68,9 +69,9 @@ def begin_from(folder: Path, file: Path) -> NewProject:
     grid = GRID.with_name(f"{draft.name}.yaml")
     is_new = _write(folder / grid, rendered(draft))
     places = (folder / grid,)
-    return NewProject(
-        places if is_new else (), () if is_new else places, tuple(_commands(folder, None, grid, draft.name))
-    )
+    missing = [f"# fill in {', '.join(draft.required)} in {grid}"] if draft.required else []
+    commands = tuple(_commands(folder, None, grid, draft.name, missing))
+    return NewProject(places if is_new else (), () if is_new else places, commands)
 
 
 def _text(name: str) -> str:
@@ -97,7 +98,9 @@ def _profile(spec: BackendSpec, ask: RunCommand | None) -> str:
     return environment.from_string(_text(spec.example)).render(words)
 
 
-def _commands(folder: Path, profile: Path | None, grid: Path = GRID, name: str = "first") -> list[str]:
+def _commands(
+    folder: Path, profile: Path | None, grid: Path = GRID, name: str = "first", edits: Sequence[str] = ()
+) -> list[str]:
     go = [f"cd {shlex.quote(str(folder))}"] if os.path.normpath(folder) != "." else []
     here = [
         f"orchestrate check {grid}",
@@ -105,4 +108,4 @@ def _commands(folder: Path, profile: Path | None, grid: Path = GRID, name: str =
         f"orchestrate collect {name} && orchestrate report {name}",
     ]
     there = [f"orchestrate doctor --on {profile}"] if profile is not None else []
-    return [*go, *here, *there]
+    return [*go, *edits, *here, *there]

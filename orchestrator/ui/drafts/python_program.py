@@ -51,9 +51,10 @@ def draft_of_python(file: Path, spelled: str) -> Draft:
     except RecursionError:  # a very long expression
         words = ""
     source = next((kind for word, kind in _METRICS.items() if word in words), None)
-    later = [f"metrics: {{from: {source}}}  # docs/run-protocol.md, metrics without edits"] if source else []
-    if source is None:
-        later = ["# metrics: {from: csv}  # no logger found in the program: docs/run-protocol.md, metrics"]
+    where = "no logger found in the program" if source is None else "found by itself"
+    later = [
+        f"# metrics: {{from: {source or 'csv'}}}  # {where}: docs/run-protocol.md, metrics without edits"
+    ]
     module = module_of_file(spelled)
     start = ["python", "-m", module] if module else ["python", spelled]
-    return Draft(spelled, start, options, swept, notes=notes, later=later)
+    return Draft(spelled, start, options, swept, notes=notes, later=[] if source == "" else later)

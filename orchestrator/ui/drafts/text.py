@@ -49,6 +49,13 @@ class Draft:
         named = self.title or PurePath(self.source).stem
         return re.sub(r"[^A-Za-z0-9._-]+", "-", named).strip("-._") or "draft"
 
+    @property
+    def required(self) -> list[str]:
+        """Keys without a value, to be filled in."""
+        varied = {**self.matrix, **self.zipped}
+        options = [_checked(option) for option in self.options]
+        return [one.key for one in options if one.required and not one.left_out and one.key not in varied]
+
 
 def rendered(draft: Draft) -> str:
     """Return the text of the grid."""

@@ -129,7 +129,7 @@ def test_options_of_other_libraries_are_passed_in_their_way(program: str, tmp_pa
     lists = argument_lists(text)
     assert " ".join(lists[0]) == FIRST_ARGUMENTS[program]
     assert len(lists) == 3
-    assert ("metrics: {from: tensorboard}" in text) == (program == TYRO)
+    assert ("# metrics: {from: tensorboard}  # found by itself" in text) == (program == TYRO)
 
 
 def test_keys_of_a_config_of_hydra_are_passed(tmp_path: Path) -> None:
@@ -154,6 +154,8 @@ def test_a_required_option_is_refused_until_it_has_a_value(tmp_path: Path) -> No
     with pytest.raises(OrchestrateError, match="asks for 'data'"):
         argument_lists(text)
     assert argument_lists(text.replace("# data: …", "data: x")) == [["--data", "x"]]
+    begun = begin_from(tmp_path, tmp_path / "train.py")
+    assert begun.commands[-4] == "# fill in data in sweeps/train.yaml"
 
 
 def test_a_grid_that_is_there_stays(tmp_path: Path) -> None:
@@ -161,6 +163,7 @@ def test_a_grid_that_is_there_stays(tmp_path: Path) -> None:
     begun = begin_from(tmp_path, tmp_path / "train.py")
     assert begun.written == (tmp_path / "sweeps/train.yaml",)
     assert "orchestrate check sweeps/train.yaml" in begun.commands[-3]
+    assert not any("fill in" in command for command in begun.commands)
     assert begin_from(tmp_path, tmp_path / "train.py").kept == begun.written
 
 
