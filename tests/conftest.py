@@ -18,8 +18,10 @@ from hypothesis import settings
 from tests import warm
 from tests.browser import Browser, BrowserError, chromium
 
-# How long an example takes says how busy the machine is, and nothing of the code.
-settings.register_profile("any machine", deadline=None)
+# How long an example takes says how busy the machine is, and nothing of the code. Every run tries the same
+# examples, so that a commit fails for what it changed; `--hypothesis-profile=search` tries others.
+settings.register_profile("any machine", deadline=None, derandomize=True)
+settings.register_profile("search", deadline=None)
 settings.load_profile("any machine")
 
 FOREIGN = ("SLURM_", "SKYPILOT_", "SKY_", "AWS_", "WANDB_", "ORCHESTRATE_", "HYDRA_", "CUDA_VISIBLE_DEVICES")

@@ -25,7 +25,7 @@ def with_same_code(readings: Iterable[RunReading]) -> list[RunReading]:
 
 
 def _same_codes(readings: Iterable[RunReading]) -> dict[tuple[str, str], str]:
-    """Return, by sweep and code id, the id of the first code whose files agree."""
+    """Return, by sweep and code id, the id of the first code with files that agree."""
     programs: dict[str, list[tuple[str, dict[str, str]]]] = {}
     same: dict[tuple[str, str], str] = {}
     for reading in readings:

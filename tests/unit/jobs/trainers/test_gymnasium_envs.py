@@ -246,7 +246,7 @@ def test_pictures_of_any_package_are_learned_from() -> None:
         ({"task": "gymnasium/CartPole-v1", "evaluation_steps": 0}, "evaluation_steps: found 0, expected", ""),
         ({"task": "gymnasium/CartPol-v1"}, "found 'gymnasium/CartPol-v1'", "mean gymnasium/CartPole-v1?"),
         ({"task": "gymnasium/Ant-v5"}, "Ant-v5: MuJoCo is not installed", "'gymnasium[mujoco]'"),
-        ({"task": "gymnasium/phys2d/CartPole-v1"}, "it needs jax, which is not installed", "install"),
+        ({"task": "gymnasium/phys2d/CartPole-v1"}, "it needs flax, which is not installed", "install"),
         ({"task": "gymnasium/no_such:Foo-v0"}, "no_such:Foo-v0: ModuleNotFoundError: No module", ""),
         ({"task": "gymnasium/json:Foo-v0"}, "NameNotFound: Environment `Foo` doesn't exist.", ""),
         ({"task": "gymnasium/ToyPictures-v0"}, "network: found mlp, expected cnn or resnet", ""),

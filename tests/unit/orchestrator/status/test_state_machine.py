@@ -131,7 +131,8 @@ class OneRun(RuleBasedStateMachine):
             self.enter(SubmissionEntry(jobs=()))
             number = len(self.history.ledger)
             self.write(f"{number:04d}-0002", ENDED, 0, outcome=outcome.value)
-            if outcome is RunState.FAILED:
+            newest = number_of(self.attempts[-1].token) if self.attempts else 0
+            if outcome is RunState.FAILED and number > newest:
                 self.refused = number
 
     @precondition(lambda self: self.result is not None and self.at_work is None)
