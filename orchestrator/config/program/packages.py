@@ -22,10 +22,15 @@ def module_of_file(script: str) -> str | None:
 
 
 def relative_import(path: Path) -> str | None:
-    """Return the first module that a file imports relatively, as ``.net``, without a condition."""
+    """Return the first module that a file imports relatively, as ``.net``, without a condition.
+
+    ``None`` for a file that sets ``__package__``, with which Python finds such modules.
+    """
     for node in _statements(path):
         if isinstance(node, ast.ImportFrom) and node.level:
             return "." * node.level + (node.module or node.names[0].name)
+        if "__package__" in ast.unparse(node):
+            return None
     return None
 
 

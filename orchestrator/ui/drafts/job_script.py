@@ -159,6 +159,33 @@ def _drafted(
     spelled: str, commands: Sequence[_Arguments], options: Mapping[str, str], left_out: Sequence[str]
 ) -> Draft:
     """Return a draft of runs with these argument lists; each argument that differs between them is a key."""
+    command, unknown, keys = _keyed(spelled, commands)
+    matrix = {key: list(dict.fromkeys(values)) for key, values in keys.items()}
+    points = set(zip(*keys.values(), strict=True))
+    is_product = prod(map(len, matrix.values())) == len(points) and points == set(product(*matrix.values()))
+    asked = {name: options[name] for name in ("partition", "account", "qos", "constraint") if name in options}
+    later = [f"# {name}: {value}  # belongs in a profile" for name, value in asked.items()]
+    started = count(len(commands), "start")
+    notes = [f"{started} of a program. Modules and exported variables belong in a profile (setup:)."]
+    left_out = [name for name in left_out if name[1:] not in unknown]
+    notes += [f"Left out: {listed(left_out, 12)}."] if left_out else []
+    return Draft(
+        spelled,
+        command,
+        list(unknown.values()),
+        matrix=matrix if is_product else {},
+        zipped={} if is_product else keys,
+        resources=resources_of(options),
+        notes=notes,
+        later=later,
+        title=options.get("job-name", ""),
+    )
+
+
+def _keyed(
+    spelled: str, commands: Sequence[_Arguments]
+) -> tuple[list[str], dict[str, Option], dict[str, list[Any]]]:
+    """Return the items of `command`, keys of unknown value, and the values of keys in each argument list."""
     columns = list(zip(*commands, strict=True))
     command, unknown, keys = list[str](), dict[str, Option](), dict[str, list[Any]]()
     texts: dict[str, list[str]] = {}
@@ -183,26 +210,7 @@ def _drafted(
     if values := [value for column in keys.values() for value in column if MARK in str(value)]:
         found = re.sub(rf"{MARK}(.*?){MARK}", r"$\1", str(values[0]))
         raise PlacedError(f"found {found[:80]}, which depends on more than the script", file=spelled)
-    matrix = {key: list(dict.fromkeys(values)) for key, values in keys.items()}
-    points = set(zip(*keys.values(), strict=True))
-    is_product = prod(map(len, matrix.values())) == len(points) and points == set(product(*matrix.values()))
-    asked = {name: options[name] for name in ("partition", "account", "qos", "constraint") if name in options}
-    later = [f"# {name}: {value}  # belongs in a profile" for name, value in asked.items()]
-    started = count(len(commands), "start")
-    notes = [f"{started} of a program. Modules and exported variables belong in a profile (setup:)."]
-    left_out = [name for name in left_out if name[1:] not in unknown]
-    notes += [f"Left out: {listed(left_out, 12)}."] if left_out else []
-    return Draft(
-        spelled,
-        command,
-        list(unknown.values()),
-        matrix=matrix if is_product else {},
-        zipped={} if is_product else keys,
-        resources=resources_of(options),
-        notes=notes,
-        later=later,
-        title=options.get("job-name", ""),
-    )
+    return command, unknown, keys
 
 
 def _composed(texts: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -222,8 +230,10 @@ def _template(texts: Sequence[str], others: Mapping[str, Sequence[str]]) -> str 
         return None
     rows = list(zip(*others.values(), strict=True))
     clearest = max(range(len(rows)), key=lambda row: len(set(rows[row])))
-    names = dict(zip(rows[clearest], others, strict=True))
-    words = "|".join(re.escape(value) for value in sorted(filter(None, names), key=len, reverse=True))
+    names = {value: key for value, key in zip(rows[clearest], others, strict=True) if value}
+    if not names:
+        return None
+    words = "|".join(re.escape(value) for value in sorted(names, key=len, reverse=True))
     word = re.compile(rf"(?<![A-Za-z0-9])(?<!\d\.)(?:{words})(?![A-Za-z0-9]|\.\d)")
     template = word.sub(lambda one: f"{{{names[one[0]]}}}", texts[clearest])
     filled = (re.sub(r"\{(.*?)\}", lambda one: others[one[1]][row], template) for row in range(len(rows)))  # noqa: B023

@@ -235,6 +235,7 @@ def test_from_with_options_of_other_files_is_refused(more: list[str], tmp_path: 
         ("from agents.net import gain", "[python, -m, agents.train]"),
         ("import net", "[python, agents/train.py]"),
         ("import json", "[python, agents/train.py]"),
+        ("__package__ = 'agents'\nfrom .net import gain", "[python, agents/train.py]"),
         ("try:\n    from .net import gain\nexcept ImportError:\n    pass", "[python, agents/train.py]"),
     ],
 )
