@@ -33,6 +33,8 @@ def pages() -> dict[str, str]:
         "reference/commands.md": commands(),
         "reference/grid.md": grid_keys(),
         "reference/profile.md": profile_keys(),
+        "reference/messages.md": messages(),
+        "reference/files.md": files(),
     }
 
 
@@ -71,6 +73,16 @@ def profile_keys() -> str:
     """List every key of a profile with its default."""
     intro = f"[Profiles](../profiles.md) shows them at work. {_SENTENCE}"
     return "\n".join(["# Keys of a profile", "", intro, "", *profile_table(), ""])
+
+
+def messages() -> str:
+    """List errors and findings with the next step."""
+    return f"# Messages\n\nEach message names what was found, what was expected, and what to type next. {_SENTENCE}\n"
+
+
+def files() -> str:
+    """Describe the results tree and the tables of `collect`."""
+    return f"# Files\n\nThe results tree and the tables that `orchestrate collect` writes. {_SENTENCE}\n"
 
 
 def grid_list() -> list[str]:

@@ -107,7 +107,7 @@ def test_every_page_has_its_place(site: Path) -> None:
     assert "index.md" in known
     assert [name for name in known if f": {name}" not in nav] == []
     parts = re.findall(r"^  - ([\w -]+):", nav, re.MULTILINE)
-    assert parts == ["orchestrate", "Get started", "Guides", "Cookbook", "Reference", "Explanation"]
+    assert parts == ["orchestrate", "Get started", "How-to", "Explanation", "Reference"]
 
 
 def test_the_python_reference_has_what_the_module_offers(site: Path) -> None:
