@@ -85,11 +85,6 @@ def files() -> str:
     return f"# Files\n\nThe results tree and the tables that `orchestrate collect` writes. {_SENTENCE}\n"
 
 
-def grid_list() -> list[str]:
-    """List the sections for docs/grid.md."""
-    return [f"- `{name}`: {told}" for name, told in SECTIONS.items()]
-
-
 def profile_table() -> list[str]:
     """List the keys for docs/profiles.md."""
     rows = [[f"`{name}`", _default(default), told] for name, default, told in told_keys()]

@@ -44,7 +44,7 @@ _OTHER_SECTIONS: Mapping[str, str] = {
     ),
 }
 _OF_A_PROFILE = ("partition", "account", "environment", RESOURCE_SYNTAX.lower())
-_TABLE = "docs/grid.md has a table (from other programs)"
+_TABLE = "docs/coming-from.md has a table"
 
 
 def section_hint(key: str, within: Collection[str], sections: Collection[str]) -> str | None:

@@ -37,66 +37,65 @@ from orchestrator.config.yaml_files.nodes import (
 from orchestrator.core.types import Value
 from orchestrator.rundir.index import SWEEP_NAME
 
-# Descriptions of the sections, in Markdown, for the reference and docs/grid.md.
+# Descriptions of the sections, in Markdown, for the reference.
 SECTIONS: Mapping[str, str] = {
     "name": (
-        "Names the sweep and its folder in the results: up to 100 letters, digits, dots, dashes and "
-        "underscores."
+        "The name of the sweep and of its folder in the results: up to 100 letters, digits, dots, dashes "
+        "and underscores."
     ),
     "trainer": "The trainer: `benchmarl`, `ppo`, `impala`, `a2c`, `command`, or one of your own.",
     "plugins": (
-        "Tasks, models and algorithms of your own for `benchmarl`, environments for `ppo`, `impala` and "
-        "`a2c`: the folder of a Python package, relative to the grid file, or the name of an installed one, "
+        "Tasks, models and algorithms of your own for `benchmarl`; environments for `ppo`, `impala` and "
+        "`a2c`. A folder of a Python package, relative to the grid file, the name of an installed package, "
         "or a list of these."
     ),
     "loggers": (
-        "Where the metrics of a program of your own (`command`) go besides its metrics file: `[tensorboard, "
-        "wandb]`, or one of them. The other trainers have a key for it."
+        "For `command`: where metrics go besides the run's metrics file, `[tensorboard, wandb]` or one of "
+        "them. Other trainers have a key for it."
     ),
     "metrics": (
-        "Which metrics of a program of your own (`command`) count, where it writes none to its metrics file: "
-        "`from` is `tensorboard`, `wandb`, `jsonl`, `csv`, `monitor`, or a file in the run's working folder; "
-        "`frames` and `return` are names of series in it. All three may be left out. It decides nothing: a "
-        "change makes no run stale."
+        "For `command`: which metrics count if the program writes none to its metrics file. `from` is "
+        "`tensorboard`, `wandb`, `jsonl`, `csv`, `monitor`, or a file in the run's working folder; "
+        "`frames` and `return` are names of series in it. All three are optional. A change makes no run "
+        "stale."
     ),
     "extends": (
-        "The name of another grid file, or a list of them, relative to this one. Its sections count as "
-        "if they stood here; what this file says itself comes first."
+        "Another grid file, or a list of them, relative to this one. Its sections are inherited; those of "
+        "this file take precedence."
     ),
     "anchors": (
-        "A place for blocks with YAML's anchors (`&name`), to which other sections refer (`*name`, `<<: "
-        "*name`). It is otherwise ignored."
+        "Blocks with YAML's anchors (`&name`), to which other sections refer (`*name`, `<<: *name`). "
+        "Ignored otherwise."
     ),
     "labels": (
-        "Names with values of your own, such as a note. They decide nothing: runs stay the same, also if a "
+        "Names and values of your own, such as a note. They are no part of a run's identity, also if a "
         "key moves here from `base`. `frames` gives `estimate` the length of runs of a program."
     ),
     "base": "Keys that are the same in every run.",
     "matrix": (
         "Keys with several values. Every combination is a run. The first key varies slowest and the "
-        "last one fastest: the order in which `status` lists runs. They are begun in turns, "
-        "seed by seed, so that a busy hour slows all alike."
+        "last one fastest: the order in which `status` lists runs. They begin seed by seed, so that a "
+        "busy hour slows all variants alike."
     ),
     "zip": "Keys with lists that advance together, as one more axis after those of `matrix`.",
     "for": (
         "A list of mappings. Each has a condition, `algorithm: mappo` or several values as in `algorithm: "
-        "[iql, qmix]`, and in `set` the keys of the runs that agree with it. They take the place of keys in "
-        "`base`; where two entries set a key, the later one counts. An entry for no run is an error."
+        "[iql, qmix]`, and in `set` the keys of the runs that meet it. They replace keys of `base`; "
+        "where two entries set a key, the later one counts. An entry for no run is an error."
     ),
     "exclude": (
-        "A list of mappings. Each takes away every point that agrees with all of its keys, of which each has "
-        "one value or several, as in `{algorithm: iql, seed: [1, 2]}`; a list that is itself a value of the "
-        "key is that value. It may name keys of `matrix` and `zip`, and `target` with `compare: true`. An "
-        "entry that takes nothing away is an error: it is nearly always a mistake."
+        "A list of mappings. Each takes away every point that agrees with all of its keys. A key has one "
+        "value or several, as in `{algorithm: iql, seed: [1, 2]}`; a list that is itself a value of the "
+        "key is that value. Keys are those of `matrix` and `zip`, and `target` with `compare: true`. An "
+        "entry that takes nothing away is an error."
     ),
     "include": (
         "A list of mappings. Each adds one whole point: `base`, over it what `for` sets, and over that the "
-        "entry's own keys. "
-        "It must name every key of `matrix` and `zip`, may name further keys of the trainer, and "
-        "never extends or changes other points."
+        "entry's own keys. It names every key of `matrix` and `zip`, may name further keys of the "
+        "trainer, and changes no other point."
     ),
     "targets": (
-        "Where runs may go, `[local]` by default: names of profiles. Several targets share the "
+        "Where runs may go: names of profiles, `[local]` by default. Several targets share the "
         "runs; `--on A,B` replaces them."
     ),
     "compare": (
@@ -104,9 +103,8 @@ SECTIONS: Mapping[str, str] = {
         "identity. The report compares them."
     ),
     "resources": (
-        f"What one run needs, in {RESOURCE_SYNTAX}'s names and syntax: `cpus_per_task` (by default what the "
-        "trainer says: one core for each of the run's `threads`, and never fewer), `gpus`, `mem`, `time`, "
-        "and the number of `nodes`. "
+        f"What one run needs, in {RESOURCE_SYNTAX}'s names and syntax: `cpus_per_task`, `gpus`, `mem`, "
+        "`time` and the number of `nodes`. "
         'Keys of the run may stand in them: `"{actors} + 1"`. A run that needs more than the target has is '
         "skipped there, with the reason."
     ),
