@@ -86,7 +86,7 @@ def files() -> str:
 
 
 def profile_table() -> list[str]:
-    """List the keys for docs/profiles.md."""
+    """List the keys of a profile in a table."""
     rows = [[f"`{name}`", _default(default), told] for name, default, told in told_keys()]
     return _table(["key", "default", "meaning"], rows)
 

@@ -37,8 +37,8 @@ from orchestrator.core.units import megabytes
 
 
 def _key(default: Any, told: str, read: Reader, *, option: bool = False) -> Any:
-    """Declare a key of a profile. ``told``: its Markdown for the reference and docs/profiles.md, "" for a key
-    that its backend's ``only`` describes.
+    """Declare a key of a profile. ``told``: its Markdown for the reference, "" for a key that its
+    backend's ``only`` describes.
 
     ``option``: whether it is an option of sbatch.
     """
@@ -87,9 +87,19 @@ class Profile:
     gpu_option: str = _key(
         "gpus", "`gres` for sites that want `--gres=gpu:2` and not `--gpus=2`", one_of("gpus", "gres")
     )
-    mem: str | None = _key(None, "memory of one job", read_memory, option=True)
+    mem: str | None = _key(
+        None,
+        "memory of one job: megabytes, or a whole number and `K`, `M`, `G` or `T`",
+        read_memory,
+        option=True,
+    )
     mem_per_cpu: str | None = _key(None, "memory per core, in place of `mem`", read_memory, option=True)
-    time: str | None = _key(None, "time limit of one job", read_time, option=True)
+    time: str | None = _key(
+        None,
+        "time limit of one job: minutes, `[hours:]minutes:seconds` or `days-hours[:minutes[:seconds]]`",
+        read_time,
+        option=True,
+    )
     hint: str | None = _key(
         None,
         "`nomultithread`, `multithread`, `compute_bound` or `memory_bound`",

@@ -1,4 +1,4 @@
-"""docs/profiles.md: its tables are complete, its example loads, its errors are what the program says."""
+"""docs/profiles.md and the keys' reference: complete tables, an example that loads, true error messages."""
 
 from __future__ import annotations
 
@@ -8,30 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from docs.code_reference import profile_table
+from docs.code_reference import profile_keys
 from orchestrator.config.backends import owner_of
 from orchestrator.config.profiles import Profile, parse_profile, profile_names
 from orchestrator.core.errors import ProfileError
 
-DOCS = Path(__file__).parents[4] / "docs" / "profiles.md"
+ROOT = Path(__file__).parents[4]
+DOCS = ROOT / "docs" / "profiles.md"
+ERRORS = ROOT / "tests" / "golden" / "profile_errors.md"
 ERROR = re.compile(r"```yaml\n(?P<profile>(?:(?!```).)*)```\n\n```text\n(?P<message>.*?)```", re.DOTALL)
 
 
-def test_the_table_is_what_the_code_says(update_golden: bool) -> None:
-    """The reference is made of the same; here it stands for those who read the file as it is."""
-    begin, end = "| key | default | meaning |\n", "\n\n"
-    before, after = DOCS.read_text().split(begin)
-    if update_golden:
-        rest = after[after.index(end) :]
-        DOCS.write_text(before + "\n".join(profile_table()) + rest)
-        after = DOCS.read_text().split(begin)[1]
-    assert (begin + after.split(end)[0]).splitlines() == profile_table()
-
-
-def told(heading: str) -> list[tuple[str, str]]:
-    """The first two cells of every row in the table below a heading."""
-    section = DOCS.read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
-    return re.findall(r"^\| `(\S+)` \| (.*?) ?\|", section, re.MULTILINE)
+def told(text: str) -> list[tuple[str, str]]:
+    """The first two cells of every row in the tables of a text."""
+    return re.findall(r"^\| `(\S+)` \| (.*?) ?\|", text, re.MULTILINE)
 
 
 def shown(default: object) -> str:
@@ -51,17 +41,18 @@ def test_every_key_is_told_with_its_default() -> None:
     fields = {field.name: field.default for field in dataclasses.fields(Profile)}
     for not_written in ("name", "source", "gpu_type", "own"):
         del fields[not_written]
-    assert told("Every key") == [(name, shown(default)) for name, default in fields.items()]
+    assert told(profile_keys()) == [(name, shown(default)) for name, default in fields.items()]
 
 
 def test_every_key_told_is_read() -> None:
-    for key, _ in told("Every key"):
+    for key, _ in told(profile_keys()):
         backend = f"backend: {owner}\n" if (owner := owner_of(key)) else ""
         assert parse_profile(f"{backend}{key}:", "marvin.yaml", "marvin").name == "marvin"
 
 
 def test_every_profile_that_ships_is_told() -> None:
-    names = {name for name, _ in told("Those that come with the program")}
+    section = DOCS.read_text().split("## Those that come with the program\n")[1].split("\n## ")[0]
+    names = {name for name, _ in told(section)}
     assert names | {"local"} == set(profile_names())
 
 
@@ -72,14 +63,15 @@ def test_the_example_loads() -> None:
     assert (profile.gpu_type, profile.gpus, profile.array_limit) == ("l4", 1, 20)
 
 
-def test_every_error_in_the_docs_is_what_the_program_says(update_golden: bool) -> None:
-    text = DOCS.read_text()
+@pytest.mark.parametrize(("page", "least"), [(DOCS, 1), (ERRORS, 13)])
+def test_every_error_shown_is_what_the_program_says(page: Path, least: int, update_golden: bool) -> None:
+    text = page.read_text()
     if update_golden:
         text = ERROR.sub(
             lambda found: f"```yaml\n{found['profile']}```\n\n```text\n{message(found['profile'])}```", text
         )
-        DOCS.write_text(text)
+        page.write_text(text)
     examples = list(ERROR.finditer(text))
-    assert len(examples) > 12
+    assert len(examples) >= least
     for example in examples:
         assert message(example["profile"]) == example["message"]
