@@ -67,7 +67,7 @@ bench-slurm: $(VENV)/.bench  ## the same on a real Slurm cluster that it starts 
 	$(BIN)/python -m benchmarks.slurm $(ARGS)
 
 docs: $(VENV)/.dev  ## build docs/ into site/, warnings are errors
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 check: lint type docs test  ## what CI runs
 

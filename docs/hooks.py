@@ -16,3 +16,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for place, text in {**pages(), "reference/api.md": python(parts)}.items():
         files.append(File.generated(config, place, content=text))
     return files
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Colour the commands of a `console` block: its lines have no prompt, and copy as they are."""
+    return markdown.replace("```console", "```bash")

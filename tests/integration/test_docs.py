@@ -8,6 +8,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 import pytest
@@ -18,6 +19,7 @@ from orchestrator.config.grid.parse import SECTIONS
 from orchestrator.config.profiles import Profile
 from orchestrator.core.types import Resources
 from orchestrator.ui.cli import app
+from tests.browser import chromium
 from tests.helpers import ROOT
 
 
@@ -63,7 +65,7 @@ def commands() -> dict[str, click.Command]:
 
 
 def test_every_command_has_a_heading_its_words_and_its_options(site: Path) -> None:
-    page = Page(site / "reference/commands/index.html")
+    page = Page(site / "reference/commands.html")
     code = "\n".join(page.code)
     shown = {name: command for name, command in commands().items() if not command.hidden}
     assert "release" not in shown
@@ -79,26 +81,46 @@ def test_every_command_has_a_heading_its_words_and_its_options(site: Path) -> No
 
 
 def test_every_key_of_a_grid_and_of_a_profile_is_there(site: Path) -> None:
-    grid = Page(site / "reference/grid/index.html").code
+    grid = Page(site / "reference/grid.html").code
     resources = [field.name for field in dataclasses.fields(Resources)]
     assert {*SECTIONS, *resources, "seed", "threads", "experiment.save_folder"} <= {*grid}
-    profile = Page(site / "reference/profile/index.html").code
+    profile = Page(site / "reference/profile.html").code
     keys = {field.name for field in dataclasses.fields(Profile)} - {"name", "source", "gpu_type", "own"}
     assert keys <= {*profile}
 
 
 def test_links_within_the_site_lead_somewhere(site: Path) -> None:
     """Anchors too, in the pages that are made of code as well."""
-    pages = {file.parent: Page(file) for file in site.rglob("index.html")}
+    pages = {file: Page(file) for file in site.rglob("*.html") if file.name != "404.html"}
     assert len(pages) > 20
     for page in pages.values():
         for link in page.links:
             place, _, anchor = link.partition("#")
             if re.match(r"[a-z]+:|//|/", place):
                 continue
-            there = (page.file.parent / place).resolve() if place else page.file.parent
+            there = (page.file.parent / place).resolve() if place else page.file
             assert there.exists(), (page.file, link)
             assert not anchor or there not in pages or anchor in pages[there].ids, (page.file, link)
+
+
+@pytest.mark.browser
+def test_the_site_needs_no_network_and_is_searched_from_the_disk(site: Path, tmp_path: Path) -> None:
+    with chromium(tmp_path / "profile") as browser:
+        tab = browser.open(site / "index.html")
+        tab.evaluate(
+            "(field => { field.focus(); field.value = 'checkpoint'; field.dispatchEvent(new Event('input'));"
+            " field.dispatchEvent(new Event('keyup')); })(document.querySelector('.md-search__input'))"
+        )
+        found = tab.evaluate(
+            "new Promise(done => { const look = () => { const found = document.querySelectorAll("
+            "'.md-search-result__item').length; found ? done(found) : setTimeout(look, 20); }; look(); })"
+        )
+        assert found > 3
+        asked = [
+            event["params"] for event in browser.events if event["method"] == "Network.requestWillBeSent"
+        ]
+        assert {urlsplit(one["request"]["url"]).scheme for one in asked} <= {"file", "data"}
+        assert [one for one in browser.events if one["method"] == "Runtime.exceptionThrown"] == []
 
 
 def test_every_page_has_its_place(site: Path) -> None:
@@ -106,12 +128,12 @@ def test_every_page_has_its_place(site: Path) -> None:
     known = [file.relative_to(ROOT / "docs").as_posix() for file in (ROOT / "docs").rglob("*.md")]
     assert "index.md" in known
     assert [name for name in known if f": {name}" not in nav] == []
-    parts = re.findall(r"^  - ([\w -]+):", nav, re.MULTILINE)
-    assert parts == ["orchestrate", "Get started", "How-to", "Explanation", "Reference"]
+    parts = re.findall(r"^  - ([\w -]+):", nav.split("\nnav:")[1], re.MULTILINE)
+    assert parts == ["Home", "Get started", "How-to", "Explanation", "Reference"]
 
 
 def test_the_python_reference_has_what_the_module_offers(site: Path) -> None:
-    page = Page(site / "reference/api/index.html")
+    page = Page(site / "reference/api.html")
     for name in api.__all__:
         assert name.lower() in page.ids
     for method in (name for name, found in vars(api.Launched).items() if name[0] != "_" and callable(found)):
