@@ -26,9 +26,8 @@ settings.load_profile("any machine")
 
 FOREIGN = ("SLURM_", "SKYPILOT_", "SKY_", "AWS_", "WANDB_", "ORCHESTRATE_", "HYDRA_", "CUDA_VISIBLE_DEVICES")
 
-# Files whose tests share a cluster: two of SkyPilot's, one with results to compare with, and one without.
+# Files whose tests share a cluster: SkyPilot's, one with results to compare with, and one without.
 LANES = {
-    "sweeps of instances": ("tests/sky/test_sweep.py",),
     "sky": ("tests/sky/",),
     "trained": tuple(
         f"tests/slurm/test_{name}.py" for name in ("chances", "faults", "launch", "submission", "sweep")
@@ -54,11 +53,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the nightly tests that were not asked for."""
     asked = config.getoption("--nightly")
-    left = [item for item in items if item.get_closest_marker("nightly") and not is_drawn(item.nodeid, asked)]
+    left = [item for item in items if is_nightly(item) and not is_drawn(item.nodeid, asked)]
     if left:
         config.hook.pytest_deselected(items=left)
         gone = set(left)
         items[:] = [item for item in items if item not in gone]
+
+
+def is_nightly(item: pytest.Item) -> bool:
+    """Return whether the test is marked ``nightly``, and its case is none of those named by ``but``."""
+    marker = item.get_closest_marker("nightly")
+    case = getattr(item, "callspec", None)
+    return marker is not None and (case is None or case.id not in marker.kwargs.get("but", ()))
 
 
 def is_drawn(nodeid: str, asked: str) -> bool:

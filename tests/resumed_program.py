@@ -6,6 +6,7 @@ into ``SCRIPT/whole`` and ``SCRIPT/stopped``, and ``exits.json``, the exit codes
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import runpy
@@ -22,21 +23,29 @@ import torch
 STOPS = ((signal.SIGKILL, 2), (signal.SIGTERM, 1), (signal.SIGUSR1, 1), (None, 0))
 
 
-def load_libraries() -> None:
-    """Import what the programs import, once for all."""
-    import gymnasium  # noqa: F401
-    import torchrl.envs
-    import torchrl.modules  # noqa: F401
+# What the programs import, each once for all that do.
+LIBRARIES = ("gymnasium", "torchrl.envs", "torchrl.modules", "jax", "stable_baselines3", "lightning")
 
+
+def load_libraries(scripts: list[Path]) -> None:
+    """Import the libraries that one of the programs names."""
     operators = torch.library.Library("torchvision", "FRAGMENT")
+    text = "".join(script.read_text() for script in scripts)
+    for name in LIBRARIES:
+        if name.partition(".")[0] not in text:
+            continue
+        if name == "lightning":
+            define_operators(operators)
+        importlib.import_module(name)
+
+
+def define_operators(operators: torch.library.Library) -> None:
+    """Define the operators that torchvision lacks in a build for CUDA, beside PyTorch for the CPU."""
     try:
         import torchvision  # noqa: F401 (by Lightning)
-    except RuntimeError:  # a build for CUDA, beside PyTorch for the CPU, has no operators
+    except RuntimeError:
         for name in ("nms", "qnms"):
             operators.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    import jax  # noqa: F401
-    import lightning  # noqa: F401
-    import stable_baselines3  # noqa: F401
 
 
 def started(script: Path, steps: str, stop: signal.Signals | None = None, at: int = 0) -> int:
@@ -76,7 +85,7 @@ def stopping(save: Callable[..., None], stop: signal.Signals | None, at: int) ->
 
 def main() -> None:
     steps, scripts = sys.argv[1], [Path(name) for name in sys.argv[2:]]
-    load_libraries()
+    load_libraries(scripts)
     torch.set_num_threads(1)
     top, exits = Path.cwd(), {}
     for script in scripts:

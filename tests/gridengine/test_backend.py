@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.audit import Audit
 from tests.gridengine.cell import PROGRAMS, Cell
 from tests.helpers import wait_for
@@ -28,6 +30,7 @@ def test_a_sweep_is_worked_through(lab: Lab, cell: Cell) -> None:
     assert "Grid Engine" in lab.run("doctor", "--on", "profile.yaml", "--json", code=0)
 
 
+@pytest.mark.nightly
 def test_a_job_near_its_time_limit_goes_back_and_goes_on(lab: Lab, cell: Cell) -> None:
     profile = lab.folder / "profile.yaml"
     profile.write_text(profile.read_text().replace('"1:00:00"', '"0:01:00"') + "signal: 30\n")
@@ -41,6 +44,7 @@ def test_a_job_near_its_time_limit_goes_back_and_goes_on(lab: Lab, cell: Cell) -
     assert list(job_ids(lab).values()) == [job]
 
 
+@pytest.mark.nightly
 def test_jobs_submit_what_the_queue_had_no_room_for(lab: Lab, cell: Cell) -> None:
     profile = lab.folder / "profile.yaml"
     profile.write_text(profile.read_text() + "max_jobs: 2\npack: 1\n")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from orchestrator.rundir.records.ledger_entries import AddEntry
 from tests.slurm.lab import Lab
@@ -21,6 +22,7 @@ def add_seeds(lab: Lab, *seeds: int) -> None:
         lab.dir().add_to_ledger(entry)
 
 
+@pytest.mark.nightly
 def test_an_added_point_is_a_run_for_every_command(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "lab")
     lab.count_grid(runs=2)

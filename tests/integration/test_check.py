@@ -114,6 +114,7 @@ def test_pairs_that_cannot_be_built_are_found(update_golden: bool) -> None:
     assert_golden(report, "check_builds.txt", update_golden)
 
 
+@pytest.mark.nightly
 def test_models_made_of_layers_are_right_once_the_run_says_how() -> None:
     layers = "model/layers@model.layers.l1: mlp, model/layers@model.layers.l2: mlp"
     sequence = f"{{task: vmas/navigation, algorithm: mappo, model: sequence, {layers}"
@@ -128,6 +129,7 @@ def test_models_made_of_layers_are_right_once_the_run_says_how() -> None:
     assert "intermediate_sizes len should be 1, got 2" in problem.message
 
 
+@pytest.mark.nightly
 def test_tasks_that_left_pettingzoo_say_where_they_are(update_golden: bool) -> None:
     tasks = "simple_adversary, simple_crypto, simple_push, simple_reference, simple_speaker_listener"
     more = "simple_spread, simple_tag, simple_world_comm, waterworld, multiwalker"
@@ -137,6 +139,7 @@ def test_tasks_that_left_pettingzoo_say_where_they_are(update_golden: bool) -> N
     )
 
 
+@pytest.mark.nightly
 def test_prioritized_replay_needs_the_compiled_part_of_torchrl() -> None:
     code = (
         "from torchrl.data.replay_buffers import samplers\n"

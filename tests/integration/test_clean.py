@@ -305,6 +305,7 @@ def test_leftovers_of_killed_processes(tree: Tree) -> None:
     assert unfinished.checkpoints() == kept != []
 
 
+@pytest.mark.nightly
 def test_an_unfinished_run_outside_the_grid_loses_its_checkpoints_when_asked(tree: Tree) -> None:
     (outside,) = (run for run in tree.runs() if not run.retired)
     index = tree.sweep_dir.index_path.read_bytes()
@@ -417,6 +418,7 @@ def test_a_whole_sweep_goes_by_its_name_and_a_killed_removal_goes_on(
     assert "no sweep named 'tiny'" in tree.run("clean", "tiny", code=2)
 
 
+@pytest.mark.nightly
 def test_policies_go_and_the_final_and_the_best_play_as_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -276,6 +276,7 @@ raise OSError(number, os.strerror(number), "/elsewhere/x")
 """
 
 
+@pytest.mark.nightly
 def test_a_run_that_ends_in_vain_each_time_is_given_up(bench: Bench, tmp_path: Path) -> None:
     """The file system of the results has room and takes writes, whatever disk the program speaks of."""
     program = tmp_path / "in_vain.py"
@@ -385,6 +386,7 @@ def test_json_everywhere_a_table_is_printed(bench: Bench) -> None:
     assert parsed("profiles")["profiles"][0]["name"] == "local"
 
 
+@pytest.mark.nightly
 def test_a_damaged_index_is_named_and_the_sweep_writes_it_anew(bench: Bench) -> None:
     bench.sweep()
     bench.write_grid(seeds=2)
@@ -418,6 +420,7 @@ def test_what_other_code_trained_is_stale_and_never_silently_reused(bench: Bench
     assert len(list(bench.results.glob("tiny/runs/*/retired-1.json"))) == 2
 
 
+@pytest.mark.nightly
 def test_a_failure_whose_worker_died_before_it_said_so_is_told_and_can_be_retried(
     bench: Bench, tmp_path: Path
 ) -> None:
@@ -437,6 +440,7 @@ def test_a_failure_whose_worker_died_before_it_said_so_is_told_and_can_be_retrie
     assert "1/1 done" in bench.run("retry", "tiny")
 
 
+@pytest.mark.nightly
 def test_a_retry_is_run_though_the_worker_that_passed_the_run_lives(bench: Bench, tmp_path: Path) -> None:
     program, failing, held = (tmp_path / name for name in ("first_fails.py", "failing", "held"))
     program.write_text(
@@ -460,6 +464,7 @@ def test_a_retry_is_run_though_the_worker_that_passed_the_run_lives(bench: Bench
     assert bench.states() == ["done"] * 3
 
 
+@pytest.mark.nightly
 def test_two_grids_of_one_name_are_each_judged_by_their_own(bench: Bench) -> None:
     bench.write_grid(seeds=2, steps=60, seconds=0.05)
     process = bench.start("sweep", "--grid", "grid.yaml")

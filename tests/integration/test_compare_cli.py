@@ -174,6 +174,7 @@ def test_without_a_gpu_the_report_shows_no_crossover_and_says_why(results: Path)
     assert "no GPU was measured, so there is no crossover to show" in said.text
 
 
+@pytest.mark.nightly
 def test_what_benchmarl_trained_tells_its_environments_and_devices(results: Path) -> None:
     """By a reference from a key that the algorithm reads to one that it does not."""
     on_policy, off_policy = ENVIRONMENTS, "experiment.off_policy_n_envs_per_worker"

@@ -74,6 +74,7 @@ def test_more_seeds_are_new_runs_and_the_same_old_ones(folder: Path) -> None:
     assert few.name == many.name
 
 
+@pytest.mark.nightly(but=["ppo"])
 @pytest.mark.parametrize("trainer", ["benchmarl", "ppo", "impala"])
 def test_every_grid_is_one_that_its_trainer_takes(folder: Path, trainer: str) -> None:
     """All in one process: to load a trainer takes longer than to check."""
@@ -121,6 +122,7 @@ def typed(folder: Path, line: str) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly
 def test_a_program_of_ones_own_trains_as_the_page_says(folder: Path) -> None:
     shutil.copy(ROOT / "examples/program/train.py", folder)
     (recipe,) = (one for one in RECIPES if one.startswith("A program of mine"))
@@ -131,6 +133,7 @@ def test_a_program_of_ones_own_trains_as_the_page_says(folder: Path) -> None:
     assert len([run for run in map(sweep.run, sweep.run_ids()) if run.result()]) == 2
 
 
+@pytest.mark.nightly
 def test_what_goes_to_a_cluster_is_planned_as_the_page_says(folder: Path) -> None:
     shutil.copy(ROOT / "examples/program/train.py", folder)
     runs = dict(save(folder))

@@ -81,6 +81,7 @@ def test_the_points_are_all_there_are(grid: Path, results: Path) -> None:
     finish_sweep(grid, results)
 
 
+@pytest.mark.nightly(but=["1-after", "3-before", "5-after", "7-before"])
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("number", range(1, len(WRITES) + 1))
 def test_killed_at_this_point_nothing_is_lost_or_doubled(

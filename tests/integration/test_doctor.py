@@ -68,6 +68,7 @@ def told_without(
     return line, every[every.index(line) + 1].strip()
 
 
+@pytest.mark.nightly
 def test_a_machine_without_glu_says_what_to_install(tmp_path: Path) -> None:
     """Where it was not installed in the first place, GL may not be either."""
     line, fix = told_without(tmp_path, without_glu, "OpenGL", 0)
@@ -77,6 +78,7 @@ def test_a_machine_without_glu_says_what_to_install(tmp_path: Path) -> None:
     assert fix.startswith("fix: on Debian and Ubuntu apt-get install libgl")
 
 
+@pytest.mark.nightly
 def test_a_machine_without_qt_says_what_to_install(tmp_path: Path) -> None:
     line, fix = told_without(tmp_path, without_qt, "Procgen", 3)
     assert line.startswith("problem   Procgen           procgen needs Qt's libraries: libQt5Gui.so.5: cannot")

@@ -175,6 +175,7 @@ def test_the_same_seed_gives_the_same_returns_bit_for_bit_also_in_front_of_a_cam
     assert_shows_something_that_moves(film, (700, 700), filmed["lengths"][0] + 1)
 
 
+@pytest.mark.nightly
 def test_a_policy_plays_a_variant_of_its_task_in_front_of_a_camera(
     theatre: Theatre, played: dict[str, dict[str, Any]]
 ) -> None:
@@ -203,6 +204,7 @@ def test_a_table_for_people_and_one_line_for_what_cannot_be(theatre: Theatre) ->
 # In this process, which loads BenchMARL once
 
 
+@pytest.mark.nightly
 def test_runs_that_have_not_begun_are_left_out_of_those_that_keys_select(
     theatre: Theatre, tmp_path: Path
 ) -> None:

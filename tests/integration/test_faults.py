@@ -139,7 +139,9 @@ def test_killed_at_random(tmp_path: Path, victim: Callable[[Disturbance], bool],
     assert disturbance.rounds >= rounds
 
 
-def test_killed_workers_lose_no_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.nightly(but=["5"])
+@pytest.mark.parametrize("rounds", [5, WORKER_ROUNDS])
+def test_killed_workers_lose_no_checkpoint(tmp_path: Path, rounds: int) -> None:
     """After each kill the durable checkpoints are noted; the next execution must go on from the newest."""
     disturbance = Disturbance(tmp_path, seed=1)
     durable: dict[tuple[str, str, int], int] = {}
@@ -153,7 +155,7 @@ def test_killed_workers_lose_no_checkpoint(tmp_path: Path) -> None:
                 newest = max((file.frames for file in run.checkpoints()), default=0)
                 durable[str(sweep.path), run_id, attempts[-1].number + 1] = newest // 100
 
-    disturbance.run(WORKER_ROUNDS, disturbance.kill_worker, note)
+    disturbance.run(rounds, disturbance.kill_worker, note)
     for (sweep_path, run_id, number), step in durable.items():
         metrics = Path(sweep_path) / "runs" / run_id / "attempts" / str(number) / "metrics.jsonl"
         if metrics.exists() and metrics.stat().st_size:
@@ -243,6 +245,7 @@ def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
+@pytest.mark.nightly
 def test_killed_command_lines_start_nothing_twice(tmp_path: Path) -> None:
     """Command lines, two side by side, are killed again and again; their workers are adopted by the next."""
     audit, results, grid = tmp_path / "audit", tmp_path / "results", tmp_path / "grid.yaml"

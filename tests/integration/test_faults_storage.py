@@ -211,6 +211,7 @@ def overwrite(path: Path, data: bytes) -> Path:
     return path
 
 
+@pytest.mark.nightly(but=["spoil_metrics", "spoil_claim"])
 @pytest.mark.parametrize(
     "spoil", [spoil_claim, spoil_end, misspell_end, spoil_result, spoil_metrics, spoil_description]
 )
@@ -247,6 +248,7 @@ def forget_checkpoints(run: RunDir) -> None:
         file.path.unlink()
 
 
+@pytest.mark.nightly(but=["spoil_checkpoint"])
 @pytest.mark.parametrize(
     "spoil", [spoil_checkpoint, truncate_checkpoint, cut_last_metrics_line, forget_checkpoints]
 )
@@ -265,6 +267,7 @@ def test_what_can_be_repaired_is(results: Path, tmp_path: Path, spoil: Callable[
         assert "is damaged" in sweep.run(runs[0].run_id).attempt(2).log.read_text()
 
 
+@pytest.mark.nightly
 def test_a_torn_journal_and_a_stray_ledger_file_stop_nobody(results: Path, tmp_path: Path) -> None:
     sweep, runs = interrupted_sweep(results, tmp_path)
     journal = next((sweep.path / "journals").glob("*.jsonl"))

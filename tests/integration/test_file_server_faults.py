@@ -73,6 +73,7 @@ def ends(sweep: SweepDir) -> list[tuple[str, str | None]]:
     return [(data["outcome"], data["reason"]) for kind, _, data in helpers.events(sweep) if kind == "ended"]
 
 
+@pytest.mark.nightly
 def test_single_faults_cost_no_run(view: View, tmp_path: Path) -> None:
     runs = helpers.count_runs(tmp_path / "audit", len(FAULTS))
     sweep = helpers.make_sweep(view.path, runs)

@@ -46,6 +46,7 @@ def choices() -> list[dict[str, str]]:
     return [*algorithms, *tasks, *models, *({"experiment": name} for name in options("experiment"))]
 
 
+@pytest.mark.nightly
 def test_the_files_have_every_key_that_benchmarl_composes() -> None:
     chosen = choices()
     assert len(chosen) > 120

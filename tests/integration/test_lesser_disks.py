@@ -52,6 +52,7 @@ def test_without_locks_commands_go_on_and_say_so_once(folder: Path) -> None:
     assert "has no file locks" in said
 
 
+@pytest.mark.nightly(but=["95"])
 @pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
 def test_without_hard_links_nothing_begins_and_the_words_say_why(folder: Path, error: int) -> None:
     (folder / "backing").mkdir()

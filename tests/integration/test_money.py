@@ -142,6 +142,7 @@ def test_a_budget_stops_a_sweep_and_a_larger_one_goes_on(market: Market) -> None
     assert 0 <= doubled <= 3  # steps after the last checkpoint
 
 
+@pytest.mark.nightly
 def test_the_worker_stops_by_itself_when_the_command_line_is_killed(market: Market) -> None:
     market.pace(0.05)
     market.write_grid(seeds=2, steps=400)

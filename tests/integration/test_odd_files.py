@@ -155,6 +155,7 @@ def files(folder: Path) -> list[Path]:
     return sorted(path.relative_to(folder) for path in (folder / "results").rglob("*") if path.is_file())
 
 
+@pytest.mark.nightly
 def test_every_command_answers(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = files(tree)
     assert len(names) > 20

@@ -89,6 +89,7 @@ def only(results: Path) -> RunDir:
     return sweep.run(run_id)
 
 
+@pytest.mark.nightly
 def test_killed_and_resumed_it_is_what_it_would_have_been(project: Path) -> None:
     hold = project / "held"
     first = start(project, "sweep", "--grid", "grid.yaml", HOLD=str(hold))

@@ -100,6 +100,7 @@ def training(results: Path, request: pytest.FixtureRequest) -> Iterator[Training
     found.worker.wait()
 
 
+@pytest.mark.nightly(but=["asynchronous"])
 def test_processes_that_are_killed_or_hang_are_named_and_the_run_goes_on(training: Training) -> None:
     mode, frames = training.mode, 0
     stopped = mode.stopped.partition(" of ")[0]
@@ -133,6 +134,7 @@ def test_no_process_outlives_the_worker(training: Training) -> None:
     wait_for(lambda: not any(map(running, processes.values())), what="the end of the processes")
 
 
+@pytest.mark.nightly(but=["synchronous-actor 0"])
 @pytest.mark.parametrize(("mode", "who"), [("alone", "its process"), ("synchronous", "actor 0")])
 def test_a_run_whose_own_process_hangs_is_ended_and_goes_on(results: Path, mode: str, who: str) -> None:
     training = Training(results, mode, actor_timeout=2)

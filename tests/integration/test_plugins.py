@@ -113,6 +113,7 @@ class Tally(Callback):
 """
 
 
+@pytest.mark.nightly
 def test_callbacks_of_a_plugin_keep_their_state_in_checkpoints(project: Path) -> None:
     (project / "my_marl" / "tally.py").write_text(CALLBACK)
     file = project / "my_marl" / "__init__.py"
@@ -129,6 +130,7 @@ def test_callbacks_of_a_plugin_keep_their_state_in_checkpoints(project: Path) ->
     assert (project / "tally").read_text().split() == ["1", "2", "2"]  # killed in the second, done again
 
 
+@pytest.mark.nightly
 def test_an_installed_package(project: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     pip = [

@@ -67,6 +67,7 @@ def final_state(folder: Path) -> dict[str, Any]:
     return torch.load(newest.path, weights_only=True)["payload"]
 
 
+@pytest.mark.nightly(but=["gymnasium", "two actors", "a2c"])
 @pytest.mark.parametrize(
     ("trainer", "more", "number"),
     [
@@ -115,6 +116,7 @@ def test_killed_anywhere_equals_left_alone(
     compare(alone, killed)
 
 
+@pytest.mark.nightly(but=["asynchronous"])
 @pytest.mark.parametrize(
     ("trainer", "more", "places"),
     [
@@ -292,6 +294,7 @@ def test_by_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "Evaluations on several tasks" in page
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("warm_workers")
 def test_it_learns_cartpole_with_the_keys_of_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -310,6 +313,7 @@ def test_it_learns_cartpole_with_the_keys_of_the_page(
     run("collect", "cartpole")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("trainer", ["impala", "a2c"])
 def test_the_keys_of_the_page_solve_cartpole(trainer: str) -> None:
     """In one process: a step is that of several with the same batch."""

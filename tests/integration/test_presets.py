@@ -80,6 +80,7 @@ def test_what_they_set() -> None:
     assert changed["debug"]["loggers"] == ["csv"]
 
 
+@pytest.mark.nightly
 def test_those_for_a_cpu_train(tmp_path: Path) -> None:
     write(tmp_path, "debug, no_log", SMALL)
     done = orchestrate(tmp_path, "sweep", "--grid", "grid.yaml")

@@ -104,6 +104,7 @@ def test_it_goes_up_from_where_there_is_a_key(
     assert (up.project, [step["_step"] for step in up.history]) == ("mine", STEPS)
 
 
+@pytest.mark.nightly
 def test_an_interrupted_run_goes_up_as_far_as_its_checkpoint_and_later_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ def repository(tmp_path: Path) -> Project:
     return Project(tmp_path / "project")
 
 
+@pytest.mark.nightly(but=["git"])
 def test_runs_of_an_edited_program_are_not_mixed_with_those_before(project: Project) -> None:
     project.sweep()
     project.write("net.py", "GAIN = 5.0\n")
@@ -124,6 +125,7 @@ def test_runs_of_an_edited_program_are_not_mixed_with_those_before(project: Proj
     assert project.table()["final_return"].to_list() == [5.0] * 3
 
 
+@pytest.mark.nightly(but=["git"])
 def test_a_grown_grid_makes_nothing_stale(project: Project) -> None:
     project.sweep()
     project.grid(seeds=2)
@@ -302,6 +304,7 @@ def test_without_an_answer_of_git_no_run_gets_another_id(
     assert repository.states() == {0: "done", 1: "done"}
 
 
+@pytest.mark.nightly(but=["git"])
 def test_by_hand_programs_are_told_apart_too(project: Project) -> None:
     command = f"command=[{sys.executable},train.py]"
     project.run("--sweep", "mine", "command", command, "seed=0", module="jobs.train")

@@ -157,6 +157,7 @@ def test_runs_in_several_sizes_have_a_section_on_scaling(results: Path) -> None:
     assert cells in page.words
 
 
+@pytest.mark.nightly
 def test_the_same_tree_gives_the_same_bytes(results: Path) -> None:
     sweep = finished_sweep(results, "speed", {"algorithm": ["mappo"], "seed": range(2)}, iterations=3)
     first = report(sweep).source
@@ -227,6 +228,7 @@ def test_the_answer_comes_first(results: Path) -> None:
     assert not re.search(r"style=", "".join(cards)), "the policy refuses it"
 
 
+@pytest.mark.nightly
 def test_three_seeds_are_dots_without_an_interval(results: Path) -> None:
     page = report(finished_sweep(results, "speed", {"algorithm": ["mappo", "iql"], "seed": range(3)}))
     (card,) = re.findall(r'<article class="card">(.*?)</article>', page.source, flags=re.DOTALL)
@@ -291,6 +293,7 @@ def test_runs_without_evaluation_or_returns_break_nothing(results: Path) -> None
     assert "nan" not in page.words.lower().split()
 
 
+@pytest.mark.nightly
 def test_many_groups_are_split_over_pictures_and_pictures_have_an_end(results: Path) -> None:
     matrix = {"algorithm": [f"algorithm{number}" for number in range(14)], "seed": [0]}
     sweep = finished_sweep(results, "many", matrix, iterations=2)
@@ -417,6 +420,7 @@ def test_what_several_sweeps_trained_is_compared_by_sweep(results: Path) -> None
         assert f"{name} ends at" in curves
 
 
+@pytest.mark.nightly
 def test_a_sweep_against_another_from_five_seeds_on_and_only_where_returns_came_about_alike(
     results: Path,
 ) -> None:
@@ -559,6 +563,7 @@ def test_few_seeds_are_told_and_get_no_verdict(results: Path) -> None:
     assert "P(X > Y)" not in words
 
 
+@pytest.mark.nightly
 def test_others_that_were_evaluated_in_two_episodes_and_trained_for_less_are_flagged_first(
     results: Path,
 ) -> None:

@@ -131,6 +131,7 @@ def test_the_last_checkpoint_holds_what_was_learned_and_no_replay_buffer(
     assert content["payload"]["counters"]["total_frames"] == 6 * FRAMES
 
 
+@pytest.mark.nightly(but=["collection with gradients"])
 @pytest.mark.parametrize(
     "apart",
     [

@@ -211,6 +211,7 @@ def test_the_example_on_two_nodes_is_the_example_on_one(start: Callable[..., Job
     assert job.run.checkpoints()[0].frames == 12 * 64
 
 
+@pytest.mark.nightly
 def test_actors_and_learners_of_impala_on_two_nodes(start: Callable[..., Job]) -> None:
     """Each node's actors play for its own learners; a fault on another node is named."""
     keys = {
@@ -264,6 +265,7 @@ def test_actors_and_learners_of_impala_on_two_nodes(start: Callable[..., Job]) -
     assert last["reason"] == "stopped"
 
 
+@pytest.mark.nightly
 def test_torchrun_by_hand_trains_on_all_its_nodes_and_refuses_several_processes_on_one(
     tmp_path: Path,
 ) -> None:

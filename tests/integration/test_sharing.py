@@ -144,6 +144,7 @@ def test_a_submission_that_every_target_refuses_fails_the_command(lab: Lab) -> N
     assert set(lab.states()) == {"pending"}
 
 
+@pytest.mark.nightly
 def test_the_same_command_deals_again_what_has_not_begun(lab: Lab) -> None:
     """The first target's job has all runs and works on one: the second target gets its part of the others."""
     lab.count_grid(runs=6, pace=0.05, last=4)
@@ -160,6 +161,7 @@ def test_the_same_command_deals_again_what_has_not_begun(lab: Lab) -> None:
     assert judge(lab) == [1] * 6
 
 
+@pytest.mark.nightly
 def test_a_worker_that_is_asked_to_leave_leaves_its_runs_to_the_same_command(lab: Lab) -> None:
     lab.count_grid(runs=4, pace=0.05, last=4)
     following = lab.start("sweep", "--grid", "tiny.yaml", *BOTH)

@@ -63,6 +63,7 @@ def test_many_keys_and_long_names_fit_80_columns_a_line_a_run(tmp_path: Path) ->
         assert max(seen.text.count(name) for name in LONG) <= 2  # above its runs, not in each
 
 
+@pytest.mark.nightly(but=["command0"])
 @pytest.mark.parametrize(
     "command", [("collect",), ("compare", "--by", "algorithm"), ("compare", "--by", "zeta")]
 )

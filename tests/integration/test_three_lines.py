@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from jobs.trainers.command import program_hook
 from tests.helpers import ROOT, command_run, make_sweep, published, work
 
@@ -16,9 +18,16 @@ HOOK = Path(program_hook.__file__).parent
 EXAMPLES = ROOT / "examples" / "resume"
 
 
-def test_a_stopped_program_equals_one_left_alone(tmp_path: Path) -> None:
+@pytest.mark.nightly(but=["without a library"])
+@pytest.mark.parametrize(
+    "programs",
+    [
+        pytest.param(["evolution", "ppo"], id="without a library"),
+        pytest.param(["torchrl_reinforce", "sb3_ppo", "lightning_fit", "jax_regression"], id="libraries"),
+    ],
+)
+def test_a_stopped_program_equals_one_left_alone(tmp_path: Path, programs: list[str]) -> None:
     """By SIGKILL, then by SIGTERM, then by SIGUSR1; each start goes on from the last checkpoint."""
-    programs = ["evolution", "ppo", "torchrl_reinforce", "sb3_ppo", "lightning_fit", "jax_regression"]
     scripts = [str(EXAMPLES / f"{name}.py") for name in programs]
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "resumed_program.py"), "6", *scripts],

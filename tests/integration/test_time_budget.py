@@ -50,6 +50,7 @@ def assert_ended_in_time(run: RunDir) -> None:
     assert [row.iteration for row in rows] == list(range(len(rows)))
 
 
+@pytest.mark.nightly(but=["training"])
 @pytest.mark.parametrize("where", ["training", "after rename"])
 def test_what_was_trained_before_a_kill_counts_and_what_was_lost_does_not(
     nursery: Nursery, tmp_path: Path, where: str

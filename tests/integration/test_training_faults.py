@@ -101,6 +101,7 @@ def victims(folder: Path) -> list[int]:
     return found
 
 
+@pytest.mark.nightly
 def test_killed_at_random_equals_undisturbed(folders: dict[str, Path]) -> None:
     finish(orchestrate(folders["undisturbed"], "sweep", "--grid", "grid.yaml"))
     generator, folder = random.Random(20), folders["killed"]

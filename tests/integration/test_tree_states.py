@@ -120,6 +120,7 @@ def told() -> dict[str, str]:
     }
 
 
+@pytest.mark.nightly
 def test_a_sweep_converges_from_any_state_of_its_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,7 @@ def test_a_run_with_three_attempts_is_one_run_with_each_step_once(server: WandbS
     assert up.exit_code == 1  # it is not finished
 
 
+@pytest.mark.nightly
 def test_what_a_killed_attempt_had_not_logged_again_is_the_earlier_ones(
     server: WandbServer, logs: Path
 ) -> None:
@@ -150,6 +151,7 @@ def test_what_is_up_is_not_sent_again_and_running_runs_wait(
     ]
 
 
+@pytest.mark.nightly
 def test_the_same_runs_go_to_another_project_too(
     server: WandbServer, logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +245,7 @@ def test_where_nothing_can_be_sent_one_line_says_what_to_do(
     assert sweep.uploads.read() == []
 
 
+@pytest.mark.nightly
 def test_a_server_that_refuses_is_named_and_nothing_counts_as_up(
     server: WandbServer, logs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -397,6 +397,7 @@ def test_hostile_values_reach_the_program_as_they_are(results: Path) -> None:
     assert only(sweep).attempt(1).log.read_text().strip() == ascii([hostile, 'x7-[1, "b"]'])
 
 
+@pytest.mark.nightly(but=["benchmarl"])
 @pytest.mark.parametrize("trainer", ["benchmarl", "ppo"])
 def test_the_warm_parent_stays_fit_to_fork(trainer: str) -> None:
     """One thread, no W&B, no GPU touched; and torch works in a forked process with threads of its own."""

@@ -6,10 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.helpers import PATIENCE_S, wait_for
 from tests.sky.reaper import belonging
 
 
+@pytest.mark.nightly
 def test_it_ends_with_its_process(tmp_path: Path) -> None:
     code = (
         "import os, signal; from tests.sky.bed import Laptop; laptop = Laptop(); laptop.guard(); "

@@ -82,6 +82,7 @@ def test_a_task_that_is_none(bed: Bed, text: str) -> None:
         client.validate(text)
 
 
+@pytest.mark.nightly
 def test_what_amazon_refuses(bed: Bed) -> None:
     answers = {
         "InsufficientInstanceCapacity": ("no machine available now (tried AWS (us-east-1)", "spot: false"),
@@ -101,6 +102,7 @@ def test_what_amazon_refuses(bed: Bed) -> None:
     assert client.clusters(["refused"], refresh=True) == {}
 
 
+@pytest.mark.nightly
 def test_an_instance_from_launch_to_end(bed: Bed, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "sent").write_text("hello")

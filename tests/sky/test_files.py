@@ -58,6 +58,7 @@ def project(folder: Path, pace: Path) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 def test_by_hand_from_launch_to_results(bed: Bed, tmp_path: Path) -> None:
     """Ended in the middle and launched again, it goes on; `sync-results NAME` brings what it made."""
     pace = tmp_path / "pace"

@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from tests.afternoon import PROGRAMS, write_programs
 from tests.slurm.cluster import Cluster
 from tests.slurm.lab import Lab
 
 
+@pytest.mark.nightly
 def test_drafted_grids_run_on_a_cluster_unchanged(lab: Lab, slurm: Cluster) -> None:
     write_programs(lab.folder)
     path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}

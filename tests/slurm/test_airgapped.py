@@ -88,6 +88,7 @@ def test_programs_of_other_pythons_without_a_network(
     assert lab.states("own") == ["done"] * len(starts)
 
 
+@pytest.mark.nightly
 def test_a_preempted_run_without_a_network_is_one_wandb_run(lab: Lab, slurm: Cluster, tmp_path: Path) -> None:
     air_gap(lab)
     logged_grid(lab)
@@ -101,6 +102,7 @@ def test_a_preempted_run_without_a_network_is_one_wandb_run(lab: Lab, slurm: Clu
     check_logs(lab, attempts=2)
 
 
+@pytest.mark.nightly
 def test_checking_asks_no_network(lab: Lab) -> None:
     base = {"task": "vmas/navigation", "algorithm": "mappo", "experiment": "gpu_offline"}
     lab.write_grid("gpu", "benchmarl", base, {"seed": [0]})

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
+import pytest
+
 from orchestrator.rundir.records.ledger_entries import jobs_of, submissions
 from tests import helpers
 from tests.slurm.cluster import Cluster
@@ -32,6 +34,7 @@ def test_ending_jobs_submit_what_the_queue_had_no_room_for(
     assert sorted(run for job in jobs for run in job.run_ids) == lab.dir().run_ids(), "submitted once"
 
 
+@pytest.mark.nightly
 def test_the_sites_own_limit_is_found_out_and_fed_through(lab: Lab, undisturbed: Lab, slurm: Cluster) -> None:
     slurm.set_limits(MaxSubmitJobs=3)
     lab.profile(pack=1, cpus_per_task=1, mem="500M", account="lab")
@@ -53,6 +56,7 @@ def test_canaries_hold_back_what_would_only_fail(lab: Lab, slurm: Cluster) -> No
     assert sum(len(job.run_ids) for job in first.jobs) == 2, "one of each configuration"
 
 
+@pytest.mark.nightly
 def test_out_of_memory_is_tried_once_more_with_more(lab: Lab, slurm: Cluster) -> None:
     """The cluster polls, and kills a job that holds more than it asked for."""
     program = (
@@ -73,6 +77,7 @@ def test_out_of_memory_is_tried_once_more_with_more(lab: Lab, slurm: Cluster) ->
     assert lab.states("hungry") == ["done"]
 
 
+@pytest.mark.nightly
 def test_runs_that_a_machine_failed_are_done_by_others(lab: Lab, slurm: Cluster) -> None:
     """It is quicker than any other, and fails all that it gets hold of."""
     program = (

@@ -103,6 +103,7 @@ def test_limits_of_the_user_and_the_site(slurm: Cluster, tmp_path: Path) -> None
     assert "20 of yours, 4 of yours run at once. With pack: 1 a job that ends submits the next" in found
 
 
+@pytest.mark.nightly
 def test_accounting_down_is_a_warning_and_a_controller_down_ends_the_rest(
     slurm: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

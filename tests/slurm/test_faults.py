@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests import helpers
 from tests.slurm.cluster import Cluster
 from tests.slurm.lab import Lab, judge, judge_runs
@@ -53,6 +55,7 @@ def test_a_node_that_fails_and_comes_back(lab: Lab, undisturbed: Lab, slurm: Clu
     assert accounted(slurm, lab) >= {"NODE_FAIL", "COMPLETED"}
 
 
+@pytest.mark.nightly
 def test_processes_that_slurm_lost_make_no_second_result(lab: Lab, undisturbed: Lab, slurm: Cluster) -> None:
     """The job is begun again elsewhere while its former processes still work: they find out, and leave."""
     lab.count_grid(runs=2, pace=2.0)
@@ -69,6 +72,7 @@ def test_processes_that_slurm_lost_make_no_second_result(lab: Lab, undisturbed: 
     assert judge(lab, undisturbed, slurm, beside=True) == [2, 2]
 
 
+@pytest.mark.nightly
 def test_a_run_whose_slurmd_died_is_running_as_long_as_it_writes(lab: Lab, slurm: Cluster) -> None:
     lab.count_grid(runs=2, pace=1.0)
     lab.sweep()
@@ -88,6 +92,7 @@ def test_a_run_whose_slurmd_died_is_running_as_long_as_it_writes(lab: Lab, slurm
     judge_runs(lab, slurm)
 
 
+@pytest.mark.nightly
 def test_a_cancelled_element_leaves_its_runs_to_the_others(
     lab: Lab, undisturbed: Lab, slurm: Cluster
 ) -> None:
@@ -158,6 +163,7 @@ def warn_twice(slurm: Cluster, lab: Lab) -> None:
         slurm.run("scancel", "--batch", "--signal=USR1", *lab.job_ids("real").values())
 
 
+@pytest.mark.nightly
 def test_a_job_that_comes_back_after_its_journal_was_folded_does_nothing(
     lab: Lab, undisturbed: Lab, slurm: Cluster
 ) -> None:

@@ -114,6 +114,7 @@ def end_of(slurm: Cluster, job: str) -> str:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("script", "nodes", "more"),
     [
@@ -149,6 +150,7 @@ def test_one_job_and_a_job_array(project: Project, slurm: Cluster, tmp_path: Pat
     assert "4/12 done  8 pending" in array.run("orchestrate", "status", "multiwalker")
 
 
+@pytest.mark.nightly
 def test_a_chain_goes_on_from_checkpoints(project: Project, slurm: Cluster, tmp_path: Path) -> None:
     said = project.run(SCRIPT, "chain", "3", "--mem=4G", *ONE_RUN)
     jobs = [line.removeprefix("Submitted batch job ") for line in said.splitlines()]

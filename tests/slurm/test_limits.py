@@ -21,6 +21,7 @@ def counted(lab: Lab) -> Mapping[str, str]:
     return stand_in(lab, "sbatch", f'"$real" "$@"; code=$?; echo $code >> {log}; exit $code')
 
 
+@pytest.mark.nightly(but=["2"])
 @pytest.mark.parametrize("limit", [2, 5])
 def test_jobs_that_end_submit_what_the_queue_has_room_for(lab: Lab, slurm: Cluster, limit: int) -> None:
     """Each is in the queue itself until it has left; the last two may end in the same moment."""
@@ -36,6 +37,7 @@ def test_jobs_that_end_submit_what_the_queue_has_room_for(lab: Lab, slurm: Clust
     assert len(codes) <= 1 + 2 * limit
 
 
+@pytest.mark.nightly
 def test_where_one_job_is_the_limit_a_person_stays_or_comes_again(lab: Lab, slurm: Cluster) -> None:
     """A job counts itself, and so can submit none: the limit is that of the QOS that jobs get."""
     qos = ("sacctmgr", "--immediate", "modify", "qos", "normal", "set")
@@ -55,6 +57,7 @@ def test_where_one_job_is_the_limit_a_person_stays_or_comes_again(lab: Lab, slur
     assert "the queue has no room: your limit there is one job" in output
 
 
+@pytest.mark.nightly(but=["10"])
 @pytest.mark.parametrize("size", [10, 2000])
 def test_a_dry_run_shows_the_arrays_that_are_submitted(lab: Lab, slurm: Cluster, size: int) -> None:
     slurm.set_config(MaxArraySize=size)
@@ -90,6 +93,7 @@ def test_an_sbatch_that_says_no_and_has_submitted(lab: Lab, slurm: Cluster) -> N
     assert judge_runs(lab, slurm) == [1, 1]
 
 
+@pytest.mark.nightly
 def test_a_squeue_that_fails_once_is_not_noticed(lab: Lab, slurm: Cluster) -> None:
     failed = lab.folder / "failed"
     complaint = "slurm_load_jobs error: Socket timed out on send/recv operation"
@@ -156,6 +160,7 @@ def test_waste_is_said_before_it_is_queued(lab: Lab, slurm: Cluster) -> None:
     assert "gpu ends jobs after 00:30:00" in told
 
 
+@pytest.mark.nightly
 def test_a_profile_that_is_not_filled_in_submits_nothing(lab: Lab, slurm: Cluster) -> None:
     lab.profile(require=["account", "setup or modules"])
     lab.count_grid(runs=2)

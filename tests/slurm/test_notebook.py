@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.records.ledger_entries import submissions
 from tests.notebooks import execute, install_kernel, our_notebook, shown
 from tests.slurm.cluster import Cluster
 
 
+@pytest.mark.nightly
 def test_the_same_cells_run_on_a_cluster(slurm: Cluster, own_world: Path, tmp_path: Path) -> None:
     install_kernel()
     notebook = our_notebook()

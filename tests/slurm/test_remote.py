@@ -210,6 +210,7 @@ def test_a_link_that_is_down_is_no_failure(laptop: Laptop) -> None:
     assert laptop.audit_counts() == [1] * 2
 
 
+@pytest.mark.nightly
 def test_a_run_has_one_tree_at_a_time(laptop: Laptop, slurm: Cluster) -> None:
     """What works there stays; what was cancelled there can be retried here; nothing is done twice."""
     laptop.count_grid(runs=4, pace=1.0)
@@ -260,6 +261,7 @@ def test_what_is_wrong_there_is_said_in_a_line(laptop: Laptop, tmp_path: Path) -
     helpers.wait_for(lambda: laptop.states() == ["done"], what="the end of the sweep")
 
 
+@pytest.mark.nightly
 def test_code_that_was_removed_there_is_sent_again(laptop: Laptop) -> None:
     laptop.count_grid(runs=1)
     laptop.sweep()
@@ -305,6 +307,7 @@ def test_tables_are_made_at_home(laptop: Laptop) -> None:
     assert "nothing new to submit" in laptop.run("sweep", "--grid", "tiny.yaml", "--on", "local")
 
 
+@pytest.mark.nightly
 def test_runs_of_an_edited_program_are_told_apart_there_too(laptop: Laptop) -> None:
     """By what was sent, as the project itself is not there; also when their results have come home."""
     laptop.count_grid(runs=1)
@@ -320,6 +323,7 @@ def test_runs_of_an_edited_program_are_told_apart_there_too(laptop: Laptop) -> N
     assert laptop.states() == ["stale", "done"]
 
 
+@pytest.mark.nightly
 def test_the_doctor_goes_there(laptop: Laptop) -> None:
     told = laptop.run("doctor", "--on", "profile.yaml")
     for line in (
@@ -342,6 +346,7 @@ def test_the_doctor_goes_there(laptop: Laptop) -> None:
     assert re.search(r"problem +Login node +cluster: cannot be reached", told), told
 
 
+@pytest.mark.nightly
 def test_a_script_launches_follows_and_collects(laptop: Laptop) -> None:
     laptop.count_grid(runs=2)
     script = (
@@ -369,6 +374,7 @@ def test_a_submission_that_is_late_finds_its_runs_asked_back(laptop: Laptop) -> 
     assert not laptop.tree().path.joinpath("scripts").exists(), "nothing was submitted there"
 
 
+@pytest.mark.nightly
 def test_a_folder_that_is_away_proves_nothing(laptop: Laptop) -> None:
     """As when its file system is not mounted on the login node that answers."""
     laptop.count_grid(runs=2, pace=1.0)
@@ -391,6 +397,7 @@ def test_a_folder_that_is_away_proves_nothing(laptop: Laptop) -> None:
     assert laptop.audit_counts() == [1] * 2
 
 
+@pytest.mark.nightly
 def test_a_place_that_is_gone_for_good(laptop: Laptop) -> None:
     laptop.count_grid(runs=2)
     laptop.profile(partition="gpu", gpus="a100:1")  # which the cluster has not: the sweep stays where it is
@@ -403,6 +410,7 @@ def test_a_place_that_is_gone_for_good(laptop: Laptop) -> None:
     assert laptop.states() == ["done"] * 2
 
 
+@pytest.mark.nightly
 def test_two_laptops_and_one_folder(laptop: Laptop, tmp_path: Path) -> None:
     laptop.count_grid(runs=2)
     laptop.sweep()
@@ -418,6 +426,7 @@ def test_two_laptops_and_one_folder(laptop: Laptop, tmp_path: Path) -> None:
     assert laptop.audit_counts() == [1] * 3
 
 
+@pytest.mark.nightly
 def test_a_retry_elsewhere_moves_what_it_names_and_no_more(laptop: Laptop) -> None:
     argv = ["sh", "-c", '[ "$ORCHESTRATE_SEED" = 0 ] && exit 1; exec "$@"', "sh", *laptop.count_argv()]
     laptop.write_grid("tiny", "command", {"command": argv}, {"seed": list(range(4))})
@@ -434,6 +443,7 @@ def test_a_retry_elsewhere_moves_what_it_names_and_no_more(laptop: Laptop) -> No
     assert laptop.states()[0] == "failed"
 
 
+@pytest.mark.nightly
 def test_runs_that_the_grid_has_no_more_are_told_as_they_are(laptop: Laptop) -> None:
     laptop.count_grid(runs=3, pace=1.0)
     laptop.sweep()
@@ -448,6 +458,7 @@ def test_runs_that_the_grid_has_no_more_are_told_as_they_are(laptop: Laptop) -> 
 SHARED = ("sweep", "--grid", "tiny.yaml", "--on", "local,profile.yaml", "--slots", "1")
 
 
+@pytest.mark.nightly
 def test_the_laptop_and_the_cluster_share_a_sweep(laptop: Laptop) -> None:
     """One run at once on each."""
     laptop.count_grid(runs=6, pace=0.05)
@@ -459,6 +470,7 @@ def test_the_laptop_and_the_cluster_share_a_sweep(laptop: Laptop) -> None:
     assert len(laptop.tree().run_ids()) == 3
 
 
+@pytest.mark.nightly
 def test_what_waits_on_the_cluster_comes_back_by_the_same_command(laptop: Laptop) -> None:
     laptop.count_grid(runs=2, pace=0.01)
     laptop.profile(pack=1, array_limit=1, options={"hold": True})

@@ -76,6 +76,7 @@ def empty(slurm: Cluster) -> None:
         helpers.wait_for(lambda n=node: set(n.processes().values()) <= {"slurmd"}, what="an empty node")  # type: ignore[misc]
 
 
+@pytest.mark.nightly
 def test_a_run_outlives_its_ranks_and_its_nodes(nodes: Lab, slurm: Cluster) -> None:
     nodes.sweep("wide")
     at_step(nodes, 9)
@@ -123,6 +124,7 @@ def test_a_node_with_a_broken_environment_is_named_and_not_waited_for(nodes: Lab
     empty(slurm)
 
 
+@pytest.mark.nightly(but=["scancel"])
 @pytest.mark.parametrize("what", ["scancel", "worker"])
 def test_nothing_is_left_on_any_node(nodes: Lab, slurm: Cluster, what: str) -> None:
     nodes.sweep("wide")
@@ -196,6 +198,7 @@ def test_a_trainer_on_two_nodes_goes_on_bit_for_bit_as_on_one(lab: Lab, slurm: C
     assert metrics[0] == metrics[1]
 
 
+@pytest.mark.nightly
 def test_a_killed_actor_of_the_second_node_is_named_and_the_run_goes_on(lab: Lab, slurm: Cluster) -> None:
     base = {"task": "bucket_brigade/hard", "mode": "parallel", "actors": 2, "learners": 2, "envs": 8}
     base |= {"batch_envs": 8, "rollout_steps": 8, "hidden": [8], "evaluation_interval": 0}

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from orchestrator.rundir.records.journal import CLAIMED
 from tests import helpers
@@ -83,6 +84,7 @@ def test_a_cluster_that_refuses_is_told_and_the_others_go_on(lab: Lab, slurm: Cl
     assert targets(lab) == ["local"] * 3
 
 
+@pytest.mark.nightly
 def test_a_command_that_is_killed_again_and_again_loses_and_doubles_nothing(lab: Lab, slurm: Cluster) -> None:
     lab.count_grid(runs=10, pace=0.1, last=5)
     chance = random.Random(5)
@@ -125,6 +127,7 @@ def test_a_worker_here_that_dies_leaves_its_run_to_the_targets(lab: Lab, slurm: 
     assert sorted(judge_runs(lab, slurm)) == [1, 2]
 
 
+@pytest.mark.nightly
 def test_every_point_on_each_target(lab: Lab, slurm: Cluster) -> None:
     """By name, as a grid has them, with `compare: true`; the second time there is nothing to do."""
     profiles = Path.home() / ".config" / "orchestrate" / "profiles"

@@ -106,6 +106,7 @@ def test_more_runs_than_an_array_takes(lab: Lab, undisturbed: Lab, slurm: Cluste
     assert judge(lab, undisturbed, slurm) == [1] * 25
 
 
+@pytest.mark.nightly
 def test_an_sbatch_that_hangs(undisturbed: Lab, slurm: Cluster, tmp_path: Path) -> None:
     """Whether it had submitted before or not."""
     heard, lost = Lab(tmp_path / "heard"), Lab(tmp_path / "lost")
@@ -124,6 +125,7 @@ def test_an_sbatch_that_hangs(undisturbed: Lab, slurm: Cluster, tmp_path: Path) 
     assert list(lost.job_ids()) == ["0002-0001.0"]
 
 
+@pytest.mark.nightly
 def test_accounting_that_hangs_fails_or_is_not_there(lab: Lab, undisturbed: Lab, slurm: Cluster) -> None:
     """A job is killed with all that is in it, and the controller has forgotten it when somebody asks."""
     slurm.set_config(MinJobAge=2)
@@ -141,6 +143,7 @@ def test_accounting_that_hangs_fails_or_is_not_there(lab: Lab, undisturbed: Lab,
     assert judge(lab, undisturbed, slurm) == [2, 2]
 
 
+@pytest.mark.nightly
 def test_a_controller_restarted_without_accounting(lab: Lab, undisturbed: Lab, slurm: Cluster) -> None:
     lab.count_grid(runs=8, pace=0.1, last=6)
     lab.sweep()
@@ -170,6 +173,7 @@ def test_a_line_of_the_set_up_that_fails_ends_the_job_and_is_told(lab: Lab, slur
     lab.wait_done()
 
 
+@pytest.mark.nightly(but=[""])
 @pytest.mark.parametrize("state", ["", "State=SpecialExit"])
 def test_a_job_that_is_held_is_told_with_its_release(lab: Lab, slurm: Cluster, state: str) -> None:
     lab.profile(pack=1, cpus_per_task=1, mem="500M")

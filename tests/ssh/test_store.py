@@ -199,6 +199,7 @@ def test_a_bucket_s_old_checkpoints_go(
     assert job.token in instance.output
 
 
+@pytest.mark.nightly
 def test_a_bucket_that_is_away_and_comes_back(
     bucket: BucketServer, quick: tuple[SweepDir, Job], start: Start, tmp_path: Path
 ) -> None:

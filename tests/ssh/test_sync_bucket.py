@@ -107,6 +107,7 @@ def test_a_failed_object_costs_no_other(bucket: BucketServer, there: SweepDir, t
     assert_same(there, home)
 
 
+@pytest.mark.nightly
 def test_a_bucket_that_asks_for_patience_gets_it(
     bucket: BucketServer, there: SweepDir, tmp_path: Path
 ) -> None:

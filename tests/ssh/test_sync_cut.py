@@ -91,6 +91,7 @@ def running_after(process: subprocess.Popen[str], seconds: float) -> bool:
     return False
 
 
+@pytest.mark.nightly
 def test_twenty_cuts_in_100_mb(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     there = big_sweep(server.home / "results", runs=20, files=20, size=250_000)
     assert sum(path.stat().st_size for path in contents(there.results).values()) > 90e6

@@ -133,6 +133,7 @@ DECIDES_NOTHING = {
 }
 
 
+@pytest.mark.nightly(but=["benchmarl"])
 @pytest.mark.parametrize("name", ["benchmarl", "ppo", "impala", "a2c"])
 def test_a_code_id_covers_all_that_training_imports(name: str) -> None:
     module = get_trainer(name).train.partition(":")[0]
