@@ -158,7 +158,7 @@ class Bed(Laptop):
             self.connect()
             self._start_moto()
             self._write_home()
-            self.sky("api", "start")
+            self._start_server()
             wait_for(self._moto_answers, BOOT, "moto to listen")
             self._fill_account()
             self.sky("check", "slurm", "aws")
@@ -188,6 +188,17 @@ class Bed(Laptop):
         etc = self.slurm.folder / "etc"
         binds = " && ".join(f"mount --bind {etc}/{name} /etc/{name}" for name in ("passwd", "profile"))
         self.server.start(self.slurm.env, ["unshare", "--mount", "sh", "-c", f'{binds} && exec "$@"', "sh"])
+
+    def _start_server(self) -> None:
+        """Try other ports: the server takes a second one, where any connection of this machine may end."""
+        for last in (False, False, True):
+            try:
+                self.sky("api", "start")
+                return
+            except AssertionError as error:
+                if last or "already in use" not in str(error):
+                    raise
+            self.port = free_port()
 
     def _put_programs(self) -> None:
         self.bin.mkdir()

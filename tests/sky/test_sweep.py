@@ -74,6 +74,24 @@ def nothing_is_left(bed: Bed) -> bool:
     return not known and helpers.wait_for(lambda: not bed.slurm.queue(), what="an empty queue")
 
 
+def count_grid(lab: CloudLab) -> None:
+    argv = [sys.executable, str(helpers.COMMANDS / "count.py"), str(lab.folder / "audit"), str(STEPS), "0.05"]
+    lab.write_grid("tiny", "command", {"command": argv}, {"seed": [0, 1]})
+
+
+def test_a_program_runs_on_an_instance_that_goes_when_all_is_done(
+    bed: Bed, tmp_path: Path, labs: list[CloudLab]
+) -> None:
+    lab = lab_in(tmp_path, labs)
+    count_grid(lab)
+    said = lab.done(lab.start("sweep", "--grid", "tiny.yaml", "--on", "profile.yaml"))
+    assert "2/2 done" in said
+    assert len(lab.instances()) == 1
+    check_finished(lab.dir(), lab.descriptions(), lab.folder / "audit", STEPS)
+    assert nothing_is_left(bed)
+
+
+@pytest.mark.nightly
 def test_training_outlives_its_instance_and_ends_as_at_home(
     bed: Bed, tmp_path: Path, labs: list[CloudLab]
 ) -> None:
@@ -108,14 +126,7 @@ def test_whatever_becomes_of_the_command_instances_go(bed: Bed, tmp_path: Path, 
     adopted = lab_in(tmp_path / "adopted", labs)
     left = lab_in(tmp_path / "left", labs, hold="0:05", idle_minutes=1)
     for lab in (adopted, left):
-        argv = [
-            sys.executable,
-            str(helpers.COMMANDS / "count.py"),
-            str(lab.folder / "audit"),
-            str(STEPS),
-            "0.05",
-        ]
-        lab.write_grid("tiny", "command", {"command": argv}, {"seed": [0, 1]})
+        count_grid(lab)
         command = lab.start("sweep", "--grid", "tiny.yaml", "--on", "profile.yaml")
         helpers.wait_for(lab.is_submitted, what="the submission")
         command.send_signal(signal.SIGKILL)
