@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from orchestrator.config.trainers.spec import TrainerSpec
 
 _KEYS = {
-    "command": "the program and its arguments, a list; `{key}` in an item becomes the run's value",
+    "command": (
+        "the program and its arguments, a list; `{key}` in an item becomes the run's value. `estimate` "
+        "reads keys named `task`, `algorithm` and `frames`, `steps` or `total_timesteps`, if there are any"
+    ),
     "code": (
-        "files, folders and patterns that count as the program, relative to the folder in which it "
-        "starts, in place of the project's sources and settings; with `+` beside them, with `-` without. "
-        "Runs that were trained by other content of these files are shown as stale"
+        "files, folders and patterns (`*` within a name, `**` across folders) that count as the program, "
+        "relative to the folder in which it starts, in place of the default; `+` adds one to the default, "
+        "`-` takes one away. A run trained by other content of these files is stale"
     ),
     "minutes": (
         "the training time after which the program is stopped and the run is done; with `{minutes}` in "
