@@ -40,25 +40,36 @@ def core_per_thread(run: Run) -> Resources:
 class TrainerSpec:
     """A trainer's specification. What few trainers have is overridden in a subclass.
 
-    ``train``, ``check`` and ``evaluate``: "module:function" on the worker's side; the last is empty if
-    policies cannot be evaluated. ``first_look``: as ``check``, of names, keys and single values alone,
-    without anything that trains; may be empty. ``owned``: keys that the program sets and a grid may not;
-    ``inert``: keys that decide nothing and stay out of the identity; both are shell-style patterns.
-    ``packages``: distributions that decide a result by their versions, and ``task_packages`` what tasks need
-    beside these, by patterns of their names; ``source``: worker-side modules, and packages with their YAML
-    files, that decide a result and are not imported by ``train``. ``returns``: the metrics that mean
-    "return", best first; ``devices``: the keys that can request a GPU. ``plugins``: those of one sweep.
-    ``frames``: keys for the number of frames, the first present one decides. ``minutes``: the key for a
-    training time instead, if any. ``resources``: what a run occupies, from its keys alone; a grid's
-    ``resources`` take precedence. ``presets``: keys that the key `preset` stands for, by its value.
-    ``silence``: how long a run's process may give no sign of life, ``None`` for as long as it takes.
-    ``x_axis``: what W&B and TensorBoard show metrics over, "frames" or "iteration".
+    - ``train``, ``check`` and ``evaluate``: "module:function" on the worker's side; ``evaluate`` is empty if
+      policies cannot be evaluated.
+    - ``first_look``: as ``check``, but of names, keys and single values, without PyTorch. Optional.
+    - ``preload``: modules that a worker imports before it forks.
+    - ``packages``: distributions whose versions decide a result.
+    - ``task_packages``: patterns of tasks, and what these tasks need beside ``packages``: ``install`` on
+      rented machines, ``decide`` in results, ``libraries`` of the system.
+    - ``source``: modules, and packages with their YAML files, that decide a result and that ``train`` does
+      not import.
+    - ``returns``: the metrics that are the return, best first. Names that begin with eval/ are evaluations.
+    - ``frames`` and ``minutes``: keys for a run's frames, of which the first present one decides, and the
+      key for its training time.
+    - ``devices``: keys that request a GPU when their value begins with cuda or gpu.
+    - ``owned``: keys that a grid may not set, with the reason. ``inert``: keys that are no part of a run's
+      id. Both are shell-style patterns.
+    - ``resources``: returns what a run occupies; by default one core for each thread. A grid's ``resources``
+      take precedence.
+    - ``presets``: the keys that the key ``preset`` stands for, by its value.
+    - ``silence``: returns the ``SilenceLimit`` after which an attempt is ended: its seconds without metrics,
+      checkpoints and processor time; ``None`` for no limit.
+    - ``x_axis``: the x axis of W&B and TensorBoard, "frames" or "iteration".
+    - ``plugins``: the plug-ins of one sweep.
 
-    Attributes of a subclass: ``runs_program``: whether the trainer starts a user's program, with files
-    that :mod:`orchestrator.config.program.identity` finds; ``several_nodes``: whether a run can have several;
-    ``takes_plugins`` and ``tasks``: "module:function" on the worker's side that registers a plug-in, and that
-    returns the names of all tasks, for patterns such as vmas/*; ``iterations``: keys for a number of
-    iterations, of unknown length.
+    Attributes of a subclass:
+
+    - ``runs_program``: whether the trainer starts a user's program, as ``command`` does.
+    - ``several_nodes``: whether a run can be trained on several nodes.
+    - ``takes_plugins`` and ``tasks``: "module:function" that registers a plug-in, and that returns the names
+      of all tasks, for patterns such as vmas/*.
+    - ``iterations``: keys for a number of iterations, of unknown length.
     """
 
     name: str
