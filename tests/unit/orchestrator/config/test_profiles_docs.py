@@ -75,3 +75,12 @@ def test_every_error_shown_is_what_the_program_says(page: Path, least: int, upda
     assert len(examples) >= least
     for example in examples:
         assert message(example["profile"]) == example["message"]
+
+
+def test_every_profile_for_an_environment_loads() -> None:
+    page = (ROOT / "docs" / "your-environment.md").read_text()
+    profiles = re.findall(r"```yaml\n(# profiles/.*?)```", page, re.DOTALL)
+    assert len(profiles) == 5
+    for profile in profiles:
+        loaded = parse_profile(profile, "cluster.yaml", "cluster")
+        assert loaded.setup or loaded.environment or loaded.modules
