@@ -30,8 +30,9 @@ from orchestrator.analysis import marl_eval_export
 from orchestrator.analysis.chosen_metric import ChosenMetric
 from orchestrator.analysis.collect import Collected, collect, write
 from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
+from orchestrator.config.sweep import load_sweep
 from orchestrator.control import fleet
-from orchestrator.control.flow import Flow, grid_flow
+from orchestrator.control.flow import Flow, flow_of
 from orchestrator.core.errors import NotFoundError, OrchestrateError
 from orchestrator.core.labels import labeller
 from orchestrator.core.types import Sweep
@@ -75,7 +76,8 @@ def launch(
     than the budget; then nothing is submitted.
     """
     tree, submit_options = Path(results).expanduser().absolute(), SubmitOptions(slots, budget=budget)
-    flow, notes = grid_flow(Path(grid).expanduser(), tree, submit_options, on, options), list[str]()
+    sweep = load_sweep(Path(grid).expanduser(), tree)
+    flow, notes = flow_of(sweep, SweepDir(tree, sweep.name), submit_options, on, options), list[str]()
     with _without_the_kernel():
         started = flow.start(notes.append, notes.append, detach=True)
     if not started.to_do:

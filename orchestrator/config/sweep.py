@@ -23,12 +23,12 @@ from orchestrator.rundir import LedgerEntry, SweepDir
 from orchestrator.rundir.records.ledger_entries import added_points
 
 
-def load_sweep(path: Path, results: Path | None = None) -> Sweep:
-    """Load the sweep of a grid file, with what was added to it in a ``results`` tree.
+def load_sweep(path: Path, results: Path | None = None, changes: Sequence[str] = ()) -> Sweep:
+    """Load the sweep of a grid file with ``changes``, and with what was added to it in a ``results`` tree.
 
     Points that are runs of earlier versions of the grid there keep their ids. Raises :class:`GridError`.
     """
-    grid = parse_grid(read_text(path, YamlFile(str(path)), _grids_near), str(path))
+    grid = parse_grid(read_text(path, YamlFile(str(path)), _grids_near), str(path), changes)
     if results is None:
         return runs_of(grid)
     sweep_dir = SweepDir(results, grid.name)
@@ -75,6 +75,7 @@ def runs_of(grid: Grid, ledger: Iterable[LedgerEntry] = (), former: SweepDir | N
         runs=tuple(runs.values()),
         grid_text=_whole_text(grid, used),
         source=grid.source,
+        changes=grid.changes,
         keys=grid.trainer.keys_of(grid.keys),
         targets=grid.targets,
         resources=most,
@@ -107,9 +108,9 @@ def _whole_text(grid: Grid, used: Collection[Rule]) -> str:
             items = tuple(itertools.compress(entry.node.items, kept))
             entry = replace(entry, node=Items(items, entry.node.at))
         entries.append(entry)
-    return written(
-        Entries(tuple(entries), grid.merged.at), f"With what it extends: {', '.join(grid.extends)}"
-    )
+    heads = {"With what it extends": grid.extends, "Changed by --set": map(shown, grid.changes)}
+    head = "; ".join(f"{title}: {', '.join(told)}" for title, told in heads.items() if told)
+    return written(Entries(tuple(entries), grid.merged.at), head)
 
 
 def _points(grid: Grid) -> Iterator[tuple[dict[str, Value], Mapping[str, Value], Position | None]]:

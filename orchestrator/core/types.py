@@ -178,7 +178,7 @@ class PluginSource:
 
 @dataclass(frozen=True)
 class Sweep:
-    """An expanded grid. ``grid_text`` is the file as submitted.
+    """An expanded grid. ``grid_text`` is the file as submitted; ``changes``: those of `--set` in it.
 
     ``resources``: of a run, the largest amount of each; ``needs``: those of runs that need less, by id.
     ``positions``: line, column and file of a key; ``own_positions``: by run id, of keys from `for`.
@@ -191,6 +191,7 @@ class Sweep:
     runs: tuple[Run, ...]
     grid_text: str
     source: str = "<grid>"
+    changes: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     targets: tuple[str, ...] = ("local",)
     resources: Resources = field(default_factory=Resources)
@@ -202,6 +203,11 @@ class Sweep:
         default_factory=dict, compare=False, repr=False
     )
     notify: tuple[str, ...] = ()
+
+    @property
+    def grid_options(self) -> list[str]:
+        """Options of a command that name this grid with its changes."""
+        return ["--grid", self.source, *(word for change in self.changes for word in ("--set", change))]
 
     def needs_of(self, run: Run) -> Resources:
         """Return the resources of one of its runs."""

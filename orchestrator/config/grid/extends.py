@@ -29,7 +29,7 @@ from orchestrator.config.yaml_files.text import read_text
 
 EXTENDS, ANCHORS, SET = "extends", "anchors", "set"
 # Sections of keys: a key that a grid sets in one of them replaces an inherited one of any.
-_KEYED = ("base", "matrix", "zip")
+KEYED = ("base", "matrix", "zip")
 _MAX_FILES = 50
 _WIDTH = 110
 _Kind = TypeVar("_Kind", Entries, Items)
@@ -83,18 +83,18 @@ class Extended:
 
 def merge(inherited: Entries, own: Entries, source: YamlFile) -> Entries:
     """Merge the sections of two grids; those of ``own`` come first. Raises :class:`GridError`."""
-    mine = {bare_key(entry.key) for name in _KEYED for entry in _mapping(own, name, source)}
+    mine = {bare_key(entry.key) for name in KEYED for entry in entries_of(own, name, source)}
     sections = {entry.key: entry for entry in inherited.entries} | {entry.key: entry for entry in own.entries}
     for name, entry in sections.items():
-        theirs = _mapping(inherited, name, source) if name in (*_KEYED, "resources") else ()
-        if name in _KEYED:
-            together = _mapping(own, name, source)
+        theirs = entries_of(inherited, name, source) if name in (*KEYED, "resources") else ()
+        if name in KEYED:
+            together = entries_of(own, name, source)
             names = {bare_key(entry.key) for entry in together}
             kept = [one for one in theirs if bare_key(one.key) not in mine - names]
             sections[name] = replace(entry, node=Entries(_over(kept, together), entry.node.at))
         elif name == "resources":
             sections[name] = replace(
-                entry, node=Entries(_over(theirs, _mapping(own, name, source)), entry.node.at)
+                entry, node=Entries(_over(theirs, entries_of(own, name, source)), entry.node.at)
             )
         elif name == "for":
             rules = _rules_without(_list(inherited, name, source), mine)
@@ -136,7 +136,8 @@ def _node(root: Entries, name: str) -> Node | None:
     return next((entry.node for entry in root.entries if entry.key == name), None)
 
 
-def _mapping(root: Entries, name: str, source: YamlFile) -> tuple[KeyNode, ...]:
+def entries_of(root: Entries, name: str, source: YamlFile) -> tuple[KeyNode, ...]:
+    """Return the keys of a section; none without the section."""
     node = _child(root, name, Entries, "a mapping", source)
     return () if node is None else node.entries
 

@@ -83,7 +83,8 @@ class Grid:
     """A parsed grid file. Its points are not expanded yet, but Hydra sweeps such as ``range(3)`` are lists.
 
     ``positions``: where each key is first written. ``merged``: its sections with those of the files that it
-    ``extends``, if there are any. ``notify``: the command that sends messages. ``labels`` decide nothing.
+    ``extends`` and with its ``changes``, if there are any. ``notify``: the command that sends messages.
+    ``labels`` decide nothing.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Grid:
     positions: Mapping[str, Position]
     rules: tuple[Rule, ...] = ()
     extends: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
     merged: Entries | None = None
     notify: tuple[str, ...] = ()
     labels: Mapping[str, Value] = field(default_factory=dict)

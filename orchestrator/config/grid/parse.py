@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from orchestrator.config.backends import RESOURCE_SYNTAX
 from orchestrator.config.command_line.command import PROGRAM_OF_ONES_OWN, code_of
+from orchestrator.config.grid.changes import changed
 from orchestrator.config.grid.extends import ANCHORS, Extended
 from orchestrator.config.grid.hydra_sweeps import SweepTextError
 from orchestrator.config.grid.loggers import read_loggers, read_metrics
@@ -117,14 +118,17 @@ _TARGET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DEFAULT_TARGETS = ("local",)
 
 
-def parse_grid(text: str, source: str) -> Grid:
+def parse_grid(text: str, source: str, changes: Sequence[str] = ()) -> Grid:
     """Parse the grid in ``text``; ``source`` is the file's name in messages.
+
+    ``changes``: ``key=value`` of `--set`, as a grid would have them that extends this one.
 
     Raises :class:`GridError` with line, column, what was found, what was expected and the nearest spelling.
     """
-    place = YamlFile(source)
+    place = YamlFile(source, extended=bool(changes))
     extended = Extended(text, place, _known_sections)
-    sections = {entry.key: entry for entry in extended.root.entries}
+    root = changed(extended.root, changes, SECTIONS, place)
+    sections = {entry.key: entry for entry in root.entries}
     name = _name(sections, place, inherits=bool(extended.files))
     spec = _trainer(sections, place)
     keys = Keys(spec, place)
@@ -160,7 +164,8 @@ def parse_grid(text: str, source: str) -> Grid:
         positions=positions,
         rules=rules,
         extends=tuple(extended.files),
-        merged=_merged(extended.root, rule_nodes, exclude) if extended.files else None,
+        changes=tuple(changes),
+        merged=_merged(root, rule_nodes, exclude) if extended.files or changes else None,
         labels=_labels(sections.get("labels"), keys, place),
     )
 

@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from orchestrator.backends.registry import behind_ssh, make_backend, target_of
-from orchestrator.config.sweep import load_sweep
 from orchestrator.control.cloud.exchange import Tell
 from orchestrator.control.flow.base import Flow
 from orchestrator.control.flow.over_ssh import TargetOverSsh
@@ -21,7 +20,7 @@ from orchestrator.core.types import Sweep
 from orchestrator.planning.plan import SubmitOptions
 from orchestrator.rundir import SweepDir
 
-__all__ = ["Flow", "Started", "Tell", "again_flow", "assigned_flow", "flow_of", "grid_flow"]
+__all__ = ["Flow", "Started", "Tell", "again_flow", "assigned_flow", "flow_of"]
 
 
 def flow_of(
@@ -61,20 +60,6 @@ def again_flow(
     latest = latest_target(sweep_dir) if on is None else None
     backend = latest.backend if latest else target_of(sweep, on)
     return OwnTarget(sweep, sweep_dir, options, backend)
-
-
-def grid_flow(
-    file: Path,
-    results: Path,
-    options: SubmitOptions,
-    on: str | None = None,
-    scheduler_options: Sequence[str] = (),
-    *,
-    adopt: bool = False,
-) -> Flow:
-    """The flow of a grid file; its sweep lies in the results tree ``results``. See :func:`flow_of`."""
-    sweep = load_sweep(file, results)
-    return flow_of(sweep, SweepDir(results, sweep.name), options, on, scheduler_options, adopt=adopt)
 
 
 def assigned_flow(

@@ -87,7 +87,7 @@ class Flow(ABC):
     @property
     def command(self) -> str:
         """The command that goes on with the sweep."""
-        return shlex.join(["orchestrate", "sweep", "--grid", str(self.sweep.source), "--on", self.on])
+        return shlex.join(["orchestrate", "sweep", *self.sweep.grid_options, "--on", self.on])
 
     @property
     def next_step(self) -> str:

@@ -62,6 +62,16 @@ GridOption = Annotated[
     str | None, typer.Option("--grid", metavar="GRID", help="The grid file.", show_default=False)
 ]
 
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a key of the grid: one value, or several as in seed=range(3). May be repeated.",
+        show_default=False,
+    ),
+]
+
 
 def amount(unit: str, example: str, *, unlimited: bool = False) -> Any:
     """Option callback that refuses a number that is not finite; ``min`` refuses what is too small.

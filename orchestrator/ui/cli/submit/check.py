@@ -11,6 +11,7 @@ import typer
 from orchestrator.core.formatting import count
 from orchestrator.ui.cli.common import (
     RESULTS,
+    Changes,
     Grid,
     GridOption,
     Json,
@@ -25,12 +26,14 @@ from orchestrator.ui.cli.common import (
 if TYPE_CHECKING:
     from orchestrator.config.check import CheckReport
     from orchestrator.control.submit import SubmissionPlan
+    from orchestrator.core.types import Sweep
 
 
 def check(
     grid: Grid = None,
     grid_option: GridOption = None,
     on: Annotated[str | None, typer.Option("--on", metavar="TARGET", help="Check for this target.")] = None,
+    changes: Changes = None,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
@@ -43,11 +46,12 @@ def check(
       orchestrate check sweeps/speed.yaml
     """
     from orchestrator.config.code.snapshot import key_notes
+    from orchestrator.config.sweep import load_sweep
     from orchestrator.ui.terminal.working import working
 
     file = grid_file(grid, grid_option, "check")
     with working(f"reading {file}"):
-        planned, report, concerns = _look(file, on, results)
+        planned, report, concerns = _look(load_sweep(file, results, changes or ()), on, results)
         keys = key_notes(Path.cwd())
     plan = planned.plan
     if as_json:
@@ -71,17 +75,15 @@ def check(
     refuse_untrainable(len(plan.skipped), len(plan.sweep.runs), plan.target)
 
 
-def _look(file: Path, on: str | None, results: Path) -> tuple[SubmissionPlan, CheckReport, list[str]]:
+def _look(sweep: Sweep, on: str | None, results: Path) -> tuple[SubmissionPlan, CheckReport, list[str]]:
     """Return what would be submitted, what the check found, and warnings."""
     from orchestrator.backends.registry import target_of
     from orchestrator.config.check import check_sweep
-    from orchestrator.config.sweep import load_sweep
     from orchestrator.control.dry_run import plan_now
     from orchestrator.control.flow.leaving_runs import leaving_runs
     from orchestrator.control.submit import inspect_sweep
     from orchestrator.rundir import SweepDir
 
-    sweep = load_sweep(file, results)
     backend = target_of(sweep, on)
     sweep_dir = SweepDir(results, sweep.name)
     gone = leaving_runs(sweep, sweep_dir)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,6 +9,7 @@ import typer
 from orchestrator.core.formatting import count
 from orchestrator.ui.cli.common import (
     RESULTS,
+    Changes,
     Grid,
     GridOption,
     Json,
@@ -51,6 +53,7 @@ def estimate(
     slots: Annotated[
         int | None, typer.Option("--slots", min=1, metavar="N", help="Runs at once in a job.")
     ] = None,
+    changes: Changes = None,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
@@ -84,7 +87,7 @@ def estimate(
     except ValueError as error:
         raise OrchestrateError(f"--deadline: {error}") from None
     with working(f"reading {file}"):
-        sweep = load_sweep(file, results)
+        sweep = load_sweep(file, results, changes or ())
         names = list(dict.fromkeys(name.strip() for name in on.split(","))) if on else list(sweep.targets)
         refuse_wrong_names(sweep)
         report_step(f"predicting {count(len(sweep.runs), 'run')} on {', '.join(names)}")
@@ -154,7 +157,7 @@ def _about(sweep: Sweep, forecast: Forecast) -> list[str]:
     from orchestrator.config.backends import get_backend, has_queue
     from orchestrator.core.formatting import dollars, duration
 
-    where = forecast.where
+    where, options = forecast.where, shlex.join(sweep.grid_options)
     price = "no price" if where.price is None else f"${where.price.per_hour:g}/h, {where.price.words}"
     lines = [f"{where.name} ({where.kind}): {price}"]
     if forecast.runs:
@@ -179,9 +182,7 @@ def _about(sweep: Sweep, forecast: Forecast) -> list[str]:
         lines.append(f"  rests on {words} ({count(runs, 'run')})")
     for why, run_ids in forecast.unknown.items():
         lines.append(f"  unknown  {count(len(run_ids), 'run')}: {why}")
-        lines.append(
-            f"           to find out: orchestrate sweep --grid {sweep.source} --on {where.name} --canary"
-        )
+        lines.append(f"           to find out: orchestrate sweep {options} --on {where.name} --canary")
     for why in dict.fromkeys(forecast.skipped.values()):
         number = list(forecast.skipped.values()).count(why)
         lines.append(f"  cannot   {count(number, 'run')}: {why}")

@@ -11,6 +11,7 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.formatting import count
 from orchestrator.ui.cli.common import (
     RESULTS,
+    Changes,
     Delegated,
     Grid,
     GridOption,
@@ -46,6 +47,7 @@ def sweep(
             show_default=False,
         ),
     ] = None,
+    changes: Changes = None,
     slots: Annotated[
         int | None,
         typer.Option("--slots", min=1, metavar="N", help="Runs at once; by default as cores allow."),
@@ -91,6 +93,7 @@ def sweep(
       orchestrate sweep sweeps/speed.yaml
       orchestrate sweep sweeps/speed.yaml --dry-run
       orchestrate sweep sweeps/speed.yaml --detach --slots 1
+      orchestrate sweep sweeps/speed.yaml --set name=try --set seed=0
       orchestrate sweep sweeps/speed.yaml --on gpu -- --reservation=course
       orchestrate sweep sweeps/speed.yaml --on l4 --budget 20
       orchestrate sweep sweeps/speed.yaml --on local,gpu
@@ -100,16 +103,20 @@ def sweep(
     first, further = _parted(grid, options or [])
     file = Path("stdin") if delegated else grid_file(first, grid_option, "sweep")
     with working(f"reading {file}"):
-        from orchestrator.control.flow import assigned_flow, grid_flow
+        from orchestrator.config.sweep import load_sweep
+        from orchestrator.control.flow import assigned_flow, flow_of
         from orchestrator.control.flow.leaving_runs import leaving_runs
         from orchestrator.planning.plan import SubmitOptions
+        from orchestrator.rundir import SweepDir
         from orchestrator.ui.cli.submit.work_through import work_through
 
         submit_options = SubmitOptions(slots, canary, budget)
         if delegated:
             flow = assigned_flow(sys.stdin.buffer.read(), results, submit_options, further, dry=dry_run)
         else:
-            flow = grid_flow(file, results, submit_options, on, further, adopt=adopt)
+            grown = load_sweep(file, results, changes or ())
+            sweep_dir = SweepDir(results, grown.name)
+            flow = flow_of(grown, sweep_dir, submit_options, on, further, adopt=adopt)
         gone = None if delegated else leaving_runs(flow.sweep, flow.sweep_dir)
         planned = flow.rehearse() if dry_run else None
     if gone is not None:
