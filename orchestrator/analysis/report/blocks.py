@@ -89,7 +89,7 @@ class PairDetails:
 
 @dataclass(frozen=True)
 class Folded:
-    """Blocks that are folded where the page's script runs, as something better stands above them."""
+    """Blocks that are folded where the page's script runs: something better stands above, or all is well."""
 
     title: str
     blocks: tuple[Block, ...]

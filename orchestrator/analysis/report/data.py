@@ -14,6 +14,7 @@ from orchestrator.analysis.groups.grouping import Final, SeedGroup, best_first, 
 from orchestrator.analysis.groups.speeds import SpeedSummary, speeds
 from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.verdict.fairness import FairnessCheck, audit
+from orchestrator.analysis.verdict.fastest import FastestAnswer, fastest
 from orchestrator.analysis.verdict.leaders import TaskAnswer, answers
 from orchestrator.analysis.verdict.run_cost import Prices
 from orchestrator.analysis.verdict.thresholds import TimeToThreshold, times_to_threshold
@@ -54,6 +55,11 @@ class ReportData:
     def answers(self) -> list[TaskAnswer]:
         """Which variants lead, over all tasks and in each."""
         return answers(self.finals)
+
+    @cached_property
+    def fastest(self) -> list[FastestAnswer]:
+        """Which settings train fastest; none where the grid asks for returns."""
+        return fastest(self.groups)
 
     @cached_property
     def prices(self) -> Prices:

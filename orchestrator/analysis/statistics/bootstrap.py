@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -70,14 +70,46 @@ def bootstrap_interval(scores: Floats) -> tuple[Floats, Floats]:
 
     Seeds are resampled, by the same fixed draws in every column.
     """
-    generator, number = np.random.default_rng(_BOOTSTRAP_SEED), len(scores)
+    low, high = np.percentile(_resampled(scores, np.random.default_rng(_BOOTSTRAP_SEED)), (2.5, 97.5), axis=0)
+    return low, high
+
+
+def _resampled(scores: Floats, generator: np.random.Generator) -> Floats:
+    """Return the interquartile means of each column in every resample of the seeds."""
+    number = len(scores)
     at_once = max(1, _MOST_RESAMPLED // max(1, scores.size))
     means = []
     for first in range(0, RESAMPLES, at_once):
         drawn = generator.integers(number, size=(min(at_once, RESAMPLES - first), number))
         means.append(interquartile_mean(scores[drawn], axis=1))
-    low, high = np.percentile(np.concatenate(means), (2.5, 97.5), axis=0)
-    return low, high
+    return np.concatenate(means)
+
+
+def difference_of(mine: Sequence[float], theirs: Sequence[float]) -> Estimate:
+    """Estimate the difference of two interquartile means; the seeds of each side are resampled."""
+    sides, fewest = [np.array(side)[:, None] for side in (mine, theirs)], min(len(mine), len(theirs))
+    value = float((interquartile_mean(sides[0]) - interquartile_mean(sides[1]))[0])
+    if fewest < INTERVAL_SEEDS:
+        return Estimate(value, None, None, fewest)
+    generator = np.random.default_rng(_BOOTSTRAP_SEED)
+    draws = _resampled(sides[0], generator) - _resampled(sides[1], generator)
+    low, high = np.percentile(draws, (2.5, 97.5))
+    return Estimate(value, float(low), float(high), fewest)
+
+
+def over_tasks(scores: Sequence[Floats], measure: Callable[[Floats], Floats]) -> Estimate:
+    """Estimate a measure of all runs of several tasks, one array of scores each.
+
+    ``measure`` reduces the last axis. The interval is by stratified bootstrap: runs are resampled within
+    each task, as rliable does (Agarwal et al., 2021).
+    """
+    value, fewest = float(measure(np.concatenate(scores))), min(map(len, scores))
+    if fewest < INTERVAL_SEEDS:
+        return Estimate(value, None, None, fewest)
+    generator = np.random.default_rng(_BOOTSTRAP_SEED)
+    drawn = [own[generator.integers(len(own), size=(RESAMPLES, len(own)))] for own in scores]
+    low, high = np.percentile(measure(np.concatenate(drawn, axis=1)), (2.5, 97.5))
+    return Estimate(value, float(low), float(high), fewest)
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:

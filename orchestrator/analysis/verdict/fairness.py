@@ -49,18 +49,21 @@ HARDWARE, THREADS, DRIFT = SPEED = "hardware", "threads", "speed over time"
 class FairnessCheck:
     """One condition. ``flags``: a sentence for each task in which it differs; none where it is equal.
 
-    ``compared``: it is known of two variants of a task, or, of speed over time, of enough runs.
+    ``compared``: it is known of two variants of a task, or, of speed over time, of enough runs. ``varied``:
+    a key of the grid chooses it, so that it differs by design; only runs with equal values are compared.
     """
 
     name: str
     flags: tuple[str, ...]
     compared: bool = True
+    varied: bool = False
 
 
 def audit(groups: Sequence[SeedGroup], finals: Sequence[Final]) -> list[FairnessCheck]:
     """Check that the runs of each task had the same conditions; those that differ first."""
     flags: dict[str, list[str]] = {name: [] for name in (*_OF_RETURNS, SPACING, HARDWARE, THREADS, DRIFT)}
     compared = {DRIFT} if sum(len(group.counted()[0]) for group in groups) >= FEWEST_RUNS else set()
+    varied: set[str] = set()
     for task in dict.fromkeys(group.task for group in groups):
         of = f"{task}: " if task else ""
         own = [final for final in finals if final.group.task == task and final.estimate is not None]
@@ -78,14 +81,18 @@ def audit(groups: Sequence[SeedGroup], finals: Sequence[Final]) -> list[Fairness
         trained = [group for group in groups if group.task == task]
         if sum(bool(group.counted()[0]) for group in trained) > 1:
             compared |= {HARDWARE, THREADS}
-        for part in _parts(trained, _SELECTS_HARDWARE):
-            flags[HARDWARE] += [of + text for text in _unequal(part, machine)]
-        for part in _parts(trained, _SELECTS_THREADS):
-            flags[THREADS] += [of + text for text in _unequal(part, lambda row: row["threads"])]
+        for name, selects, value in (
+            (HARDWARE, _SELECTS_HARDWARE, machine),
+            (THREADS, _SELECTS_THREADS, lambda row: row["threads"]),
+        ):
+            parts = list(_parts(trained, selects))
+            varied |= {name} if len(parts) > 1 else set()
+            flags[name] += [of + text for part in parts for text in _unequal(part, value)]
     if (drift := drift_of(groups)) is not None:
         flags[DRIFT].append(str(drift))
     checks = [
-        FairnessCheck(name, tuple(flags), name in compared or bool(flags)) for name, flags in flags.items()
+        FairnessCheck(name, tuple(flags), name in compared or bool(flags), name in varied)
+        for name, flags in flags.items()
     ]
     return sorted(checks, key=lambda check: (not check.flags, not check.compared))
 

@@ -40,12 +40,14 @@ from orchestrator.core.progress import counted
 
 # In the page's order.
 _SECTIONS = (
-    *(answer.section, evidence.section, audit.section, warnings.section, sweeps.section, groups.section),
-    *(learning.section, final.section, generalization.section, profiles.section, improvement.section),
+    *(answer.section, learning.section, evidence.section, audit.section, warnings.section, sweeps.section),
+    *(groups.section, final.section, generalization.section, profiles.section, improvement.section),
     *(thresholds.section, cost.section, effects.section, baselines.section, evaluations.section),
     *(losses.section, speed.section, scaling.section, where.section, money.section, targets.section),
     *(missing.section, runs.section, provenance.section),
 )
+# First of a grid that asks what is fastest.
+_OF_SPEED = (answer.section, speed.section, where.section, scaling.section)
 _PICTURES = {
     "learning": learning.pictures,
     "losses": losses.pictures,
@@ -56,7 +58,8 @@ _PICTURES = {
 
 def sections(data: ReportData) -> list[Section]:
     """Build the sections that have content."""
-    made = (section(data) for section in counted(_SECTIONS, "working out sections", len(_SECTIONS)))
+    order = tuple(dict.fromkeys((*_OF_SPEED, *_SECTIONS))) if data.fastest else _SECTIONS
+    made = (section(data) for section in counted(order, "working out sections", len(order)))
     return [reworded(section, data.collected.in_words) for section in made if section is not None]
 
 

@@ -180,7 +180,7 @@
       legend.replaceChildren(...lines().map((line, place) => {
         const last = line.value[line.value.length - 1];
         const one = make("button", {type: "button", value: line.id, "aria-pressed": isShown(line, place), title: "Click: show or hide. With Shift: only this one."},
-          swatch(line), make("span", {}, line.name + " ", make("small", {}, "n=" + line.n + (line.unfinished ? ", not finished" : ""))), make("small", {title: "at its end"}, compact(last)));
+          swatch(line), make("span", {}, line.name + " ", make("small", {}, "n=" + line.n + (line.unfinished ? ", not finished" : ""))), make("small", {title: line.final ? "final return: interquartile mean over seeds, as on the card" : "last value"}, line.final ?? compact(last)));
         one.addEventListener("click", event => toggle(line, event.shiftKey));
         return make("li", {}, one);
       }));

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from statistics import fmean
 
 from markupsafe import Markup
@@ -18,48 +18,23 @@ from orchestrator.analysis.groups.limits import single_values
 from orchestrator.analysis.groups.variants import Variant, names
 from orchestrator.analysis.report import web
 from orchestrator.analysis.report.blocks import Block, Html, Points, Section, Text
+from orchestrator.analysis.report.cards import Card, Mark, on_axis, seeds_command, sentence, time_and_money
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.drawing import plotting
+from orchestrator.analysis.report.sections.costs.fastest import HOW_TO_READ_SPEED, fastest_cards
 from orchestrator.analysis.run_table import known
-from orchestrator.analysis.statistics.bootstrap import finite, middle
+from orchestrator.analysis.statistics.bootstrap import difference_of, finite, middle
 from orchestrator.analysis.statistics.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS, ONE_LOOK
 from orchestrator.analysis.verdict.fairness import red_flags
 from orchestrator.analysis.verdict.leaders import TaskAnswer, no_overall
 from orchestrator.analysis.verdict.missing_seeds import Bounds, lead_holds, missing_seeds
-from orchestrator.analysis.verdict.run_cost import Prices, median_dollars
-from orchestrator.core.formatting import count, dollars, listed
+from orchestrator.analysis.verdict.run_cost import Prices
+from orchestrator.analysis.verdict.seeds_needed import MOST
+from orchestrator.core.formatting import count, listed
 from orchestrator.core.types import RunState
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
 
 _MOST_CARDS, _MOST_ROWS, _MOST_NAMED, _MOST_LINES = 12, 5, 4, 100
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A variant's row of a card. Places are in percent of the card's axis; ``ends`` of its interval."""
-
-    label: str
-    colour: int
-    value: str
-    facts: str
-    dots: tuple[float, ...]
-    middle: float
-    ends: tuple[float, float] | None
-    behind: bool
-
-
-@dataclass(frozen=True)
-class Card:
-    """One answer as text and marks. ``axis``: both ends of the axis of its marks, as text."""
-
-    title: str
-    flags: tuple[str, ...]
-    verdict: str
-    remedy: str
-    marks: tuple[Mark, ...]
-    axis: tuple[str, str]
-    notes: tuple[str, ...]
-    failed: tuple[str, ...]
 
 
 def section(data: ReportData) -> Section | None:
@@ -67,6 +42,8 @@ def section(data: ReportData) -> Section | None:
     groups, finals, answers, prices = data.groups, data.finals, data.answers, data.prices
     if not groups:
         return None
+    if data.fastest:
+        return _of_speed(data)
     cards = [_card(answer, groups, finals, prices) for answer in answers[:_MOST_CARDS]]
     cards += list(_without_answer(groups, answers))[: _MOST_CARDS - len(cards)]
     blocks: list[Block] = []
@@ -139,7 +116,17 @@ def _card(answer: TaskAnswer, groups: Sequence[SeedGroup], finals: Sequence[Fina
     if answer.overall:
         marks = _overall_marks(answer, told, finals, prices)
         failed = tuple(failures(groups))
-        return Card(title, (), _sentence(answer), answer.remedy, marks, ("0", "1"), notes, failed)
+        card = Card(
+            title,
+            (),
+            sentence(answer.verdict, answer.leaders[0].label),
+            answer.remedy,
+            marks,
+            ("0", "1"),
+            notes,
+            failed,
+        )
+        return _settled(card, answer, groups, prices)
     own = [final for final in finals if final.group.task == answer.tasks[0] and final.values]
     named = {(final.group.number, final.group.side): final for final in own}
     marks, axis = _marks(answer, told, named, prices)
@@ -151,14 +138,53 @@ def _card(answer: TaskAnswer, groups: Sequence[SeedGroup], finals: Sequence[Fina
         *failures([group for group in groups if group.task == answer.tasks[0]]),
         *_worst_case(lead_holds(answer, finals)),
     )
-    return Card(title, flags, _sentence(answer), answer.remedy, marks, axis, notes, failed)
+    card = Card(
+        title,
+        flags,
+        sentence(answer.verdict, answer.leaders[0].label),
+        answer.remedy,
+        marks,
+        axis,
+        notes,
+        failed,
+    )
+    return _settled(card, answer, groups, prices)
 
 
-def _sentence(answer: TaskAnswer) -> str:
-    """Return the verdict with a capital, unless it begins with a variant's name."""
-    verdict = answer.verdict
-    named = verdict.startswith(answer.leaders[0].label)
-    return verdict if named else _capital(verdict)
+def _settled(card: Card, answer: TaskAnswer, groups: Sequence[SeedGroup], prices: Prices) -> Card:
+    """Add by how much the first leads, and the command and price of the seeds that would settle it."""
+    more = answer.more.more if answer.more is not None and answer.more.more <= MOST else 0
+    command, price = seeds_command(groups, more, prices)
+    return replace(card, difference=_difference(answer), command=command, price=price)
+
+
+def _difference(answer: TaskAnswer) -> str:
+    """Return by how much the first returns more than the second; empty without a ranked second."""
+    if not answer.compared:
+        return ""
+    first, second = (*answer.leaders, *answer.behind)[:2]
+    if answer.overall:
+        wins = against(first, second, answer.tasks)
+        return f"P({first.label} > {second.label}) = {wins}"
+    task = answer.tasks[0]
+    apart = difference_of(first.scores[task], second.scores[task])
+    return f"{first.label} − {second.label}: {'+' * (apart.value > 0)}{apart}"
+
+
+def _of_speed(data: ReportData) -> Section:
+    """Return the answers of a grid that asks what is fastest; returns are below them, in a sentence."""
+    blocks: list[Block] = []
+    if flags := red_flags(data.audit):
+        blocks.append(Points((("red flags:", f"{', '.join(flags)}; see the fairness audit below"),)))
+    cards = fastest_cards(data.fastest[:_MOST_CARDS], data.groups, data.prices)
+    blocks.append(Html(Markup(web.template("cards.html.j2").render(cards=cards))))  # noqa: S704  it escapes
+    told = [*data.fastest[_MOST_CARDS:], *data.answers][:_MOST_LINES]
+    if told:
+        blocks.append(
+            Points(tuple(("", f"{'Returns of ' * isinstance(one, TaskAnswer)}{one}") for one in told))
+        )
+    blocks += [Text(_capital(limit), note=True) for limit in single_values(data.groups)]
+    return Section("answer", "What is fastest", (*blocks, Text(HOW_TO_READ_SPEED, note=True)))
 
 
 def _capital(text: str) -> str:
@@ -240,7 +266,7 @@ def _marks(
     low, high = min(values), max(values)
 
     def place(value: float) -> float:
-        return round(2 + 96 * (value - low) / (high - low), 2) if high > low else 50.0
+        return on_axis(value, low, high)
 
     marks = []
     for variant in told:
@@ -267,12 +293,11 @@ def _facts(finals: Sequence[Final], prices: Prices) -> str:
     rows = [row for final in finals for row in final.group.counted()[0]]
     seeds = sum(len(final.values) for final in finals)
     speed = middle(known(rows, TRAINING) or known(rows, END_TO_END))
-    cost = median_dollars(rows, prices)
     return " · ".join(
         [
             count(seeds, "seed" if len(finals) == 1 else "run"),
             *([] if speed is None else [f"{speed:,.0f} frames/s"]),
-            *([] if cost is None else [f"{dollars(cost)} a run"]),
+            *time_and_money(rows, prices),
         ]
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,9 @@ _MOST_SEEDS = 30
 
 _MOST_LINES = 150
 
+# The final return of each group as text, by the group's identity.
+Finals = Mapping[int, str]
+
 
 def charted(curves: Sequence[Curve]) -> list[Curve]:
     """Return the curves that a page has room for, in their order: the first ones of each panel."""
@@ -40,19 +43,21 @@ def charted(curves: Sequence[Curve]) -> list[Curve]:
     return [curves[at] for at in sorted(at for _, at in ranked[:_MOST_LINES])]
 
 
-def chart_data(curves: Sequence[Curve], prices: Prices) -> str:
+def chart_data(curves: Sequence[Curve], prices: Prices, finals: Finals) -> str:
     """Return the data as JSON: a panel per task and metric, its lines in the order of ``curves``.
 
-    Safe inside a script element of a page.
+    ``finals``: the final return of each line, as its card has it. Safe inside a script element of a page.
     """
     panels = gathered(((curve.group.task, curve.metric), curve) for curve in curves)
     seeds = sum(min(len(curve.scores), _MOST_SEEDS) for curve in curves)
     points = max(_SEED_POINTS, _SEED_VALUES // max(1, 2 * seeds))
-    told = [_panel(task, metric, own, prices, points) for (task, metric), own in panels.items()]
+    told = [_panel(task, metric, own, prices, points, finals) for (task, metric), own in panels.items()]
     return cells.safe_json(told)
 
 
-def _panel(task: str, metric: str, own: Sequence[Curve], prices: Prices, points: int) -> dict[str, Any]:
+def _panel(
+    task: str, metric: str, own: Sequence[Curve], prices: Prices, points: int, finals: Finals
+) -> dict[str, Any]:
     values = np.concatenate(
         [part.ravel() for curve in own for part in (curve.scores, *curve.band) if part is not None]
     )
@@ -67,6 +72,7 @@ def _panel(task: str, metric: str, own: Sequence[Curve], prices: Prices, points:
     of_line = {count: at for at, count in enumerate(frames)}
     for line, curve in zip(lines, own, strict=True):
         line["frames"] = of_line[tuple(map(int, curve.x))]
+        line["final"] = finals.get(id(curve.group))
     return {
         "task": task,
         "metric": metric,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
+from orchestrator.analysis import cells
 from orchestrator.analysis.groups.curves import Curve
 from orchestrator.analysis.report.blocks import Block, Chart, Folded, Section, Text, drawn_section
 from orchestrator.analysis.report.data import MOST_DRAWN, ReportData
@@ -26,7 +27,8 @@ def section(data: ReportData) -> Section:
     if not figures:
         return drawn
     lines = chart_data.charted(data.curves)
-    blocks: list[Block] = [Chart(chart_data.chart_data(lines, data.prices))]
+    finals = {id(final.group): cells.shown(final.estimate.value) for final in data.finals if final.estimate}
+    blocks: list[Block] = [Chart(chart_data.chart_data(lines, data.prices, finals))]
     if left := len(data.curves) - len(lines):
         blocks.append(Text(f"{left:,} more lines are left out, those with the worst returns.", note=True))
     return Section("learning", "Learning", (*blocks, Folded("As pictures, for paper", drawn.blocks)))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell
 from orchestrator.analysis.groups.speeds import FEWEST_RUNS
-from orchestrator.analysis.report.blocks import Section, Text
+from orchestrator.analysis.report.blocks import Folded, Section, Text
 from orchestrator.analysis.report.data import ReportData
-from orchestrator.analysis.verdict.fairness import FairnessCheck
+from orchestrator.analysis.verdict.fairness import FairnessCheck, red_flags
+from orchestrator.core.formatting import count
 
 _MOST_FLAGS = 20
 
@@ -37,10 +38,16 @@ def section(data: ReportData) -> Section | None:
         }
         for check in data.audit
     )
-    return Section("audit", _TITLE, (cells.table("conditions", rows, headed=True), Text(_AUDIT, note=True)))
+    blocks = (cells.table("conditions", rows, headed=True), Text(_AUDIT, note=True))
+    if red_flags(data.audit):
+        return Section("audit", _TITLE, blocks)
+    told = sum(check.compared for check in data.audit)
+    return Section("audit", _TITLE, (Folded(f"No red flag in {count(told, 'condition')}", blocks),))
 
 
 def _judged(check: FairnessCheck) -> Cell:
     if check.flags:
         return Cell("differs", state="failed")
+    if check.varied:
+        return Cell("varied by the grid")
     return Cell("no difference found" if check.compared else "nothing to compare")
