@@ -6,13 +6,16 @@ stands where the key is defined, the meaning of an option where the command is.
 
 from __future__ import annotations
 
+import html
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import PurePath
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
 from typing import Any
 
 import click
+import msgspec
 import typer
 
 from orchestrator.config.grid.parse import SECTIONS
@@ -20,11 +23,61 @@ from orchestrator.config.grid.resources import RESOURCES
 from orchestrator.config.grid.values import OWN_KEYS
 from orchestrator.config.profiles.model import told_keys
 from orchestrator.config.trainers import TrainerSpec, get_trainer, trainer_names
+from orchestrator.core import errors
+from orchestrator.rundir import sweep
+from orchestrator.rundir.attempts import metrics
+from orchestrator.rundir.records.result import Result, Throughput
 from orchestrator.ui.cli import app
 from orchestrator.ui.cli.results.sync import sync
 
+_GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
+# Errors of trainers, which `check` finds before a run does.
+_BY_CHECK = dict.fromkeys(("Problem", "BadConfigError", "RefusedKeyError", "NoSpellingError"), "Problem")
 _SENTENCE = "Made from the program's code when these pages are built."
 _BOLD = re.compile(r"\[bold\](.*?)\[/bold\]")
+
+# The columns of the tables; those that belong together stand in one row.
+RUN_COLUMNS = {
+    "run_id sweep trainer": "Which run it is.",
+    "in_grid": "False for runs of an earlier grid, which the latest does not contain.",
+    "the keys of the grid": "A column per key. One that is named like another column becomes `grid.<key>`.",
+    "state reason": "Where the run stands, and why if it is not done.",
+    "target device environments": "What trained it; how many environments were stepped at once.",
+    "attempts frames iterations": "Executions so far; frames and iterations that count.",
+    "wall_time": "Seconds of all attempts, from claim to end. The dollars of a run are for this time.",
+    "train_time": "Seconds of the iterations that count, with evaluations. Curves over time use it.",
+    "training_fps end_to_end_fps": "Frames per second of collecting and learning; of all wall time.",
+    "steady_iterations provisional": "Iterations behind the two; true if they lack a cycle of evaluations.",
+    "seconds_per_iteration collection_seconds learning_seconds": "Means over the same iterations.",
+    "training_episodes evaluation_episodes": "Episodes that ended in training; episodes of one evaluation.",
+    "initial_return last_return best_return": "Of evaluations if there are any, else of collection.",
+    "final_return final_measure": "The final return by `collect --final`; its measure, as `mean:5`.",
+    "final_values": "How many values are in the final return.",
+    "evaluation_interval": "The median of the frames from one evaluation to the next.",
+    "return_metric": "The metric that the final return is a value of.",
+    "training_levels_return": "Of runs evaluated on unseen levels: the last return on levels of training.",
+    "generalization_gap": "By how much that is more than the return on unseen levels.",
+    "chosen_metric lower_is_better": "With another metric in place of the return: its name and direction.",
+    "dropped_metrics": "How many lines and values a program wrote that cannot be used.",
+    "caught_error": "The exception that a program printed last before it ended with exit code 0.",
+    "exactness": "`exact`, `no progress lost`, `reset` or `undeclared`: see the [glossary](../glossary.md).",
+    "hostname cpu_model cpu_capability cores gpu_model gpu_capability": "The machine, with its threads.",
+    "threads run_cores peak_memory_mb": "What the run took of it; memory is summed over processes and nodes.",
+    "actors processes": "Of `ppo`, `impala` and `a2c`: processes that train, and all that have a core.",
+    "flop_per_frame machine_flops_per_core": "Floating-point operations of a frame; of a core in a second.",
+    "versions": "Versions of packages, as JSON text.",
+    "code_id config_hash": "The code that trained, and the composed configuration.",
+    "accepted_as": "The code that the run counts as after `orchestrate accept`.",
+    "metrics_hash": "Equal for runs with identical metrics; empty where no other run can have the same.",
+    "commit dirty": "The git commit of the project, and whether its code differed from it.",
+    "started ended": "Seconds since the epoch.",
+}
+METRIC_COLUMNS = {
+    "sweep run_id": "The run.",
+    "iteration frames": "Iterations and frames since the start of the run.",
+    "name value": "The metric.",
+    "wall_time": "Seconds at work, of all attempts.",
+}
 
 
 def pages() -> dict[str, str]:
@@ -76,13 +129,96 @@ def profile_keys() -> str:
 
 
 def messages() -> str:
-    """List errors and findings with the next step."""
-    return f"# Messages\n\nEach message names what was found, what was expected, and what to type next. {_SENTENCE}\n"
+    """List errors and findings with the next step, from the golden files of the tests."""
+    intro = "Find what a message asks for. Capitals and … stand for names and values of your case."
+    lines = ["# Messages", "", f"{intro} {_SENTENCE}", ""]
+    for title, file in (
+        ("A grid is refused", "grid_errors.md"),
+        ("A profile is refused", "profile_errors.md"),
+    ):
+        lines += [f"## {title}", ""]
+        parts = re.split(r"^## (.*)\n", (_GOLDEN / file).read_text(), flags=re.MULTILINE)
+        for number, part in enumerate(parts):
+            examples = "".join(re.findall(r"^```text\n(.*?)^```", part, re.MULTILINE | re.DOTALL))
+            lines += [f"### {part}", ""] if number % 2 else [*_messages(_told(examples)), ""]
+    kinds = _by_kind((_GOLDEN / "messages.txt").read_text())
+    for golden in sorted(_GOLDEN.glob("check_*.txt")):
+        kinds["Problem"] += _told(golden.read_text())
+    lines += ["## `check` finds a fault", "", *_messages(kinds.pop("Problem")), ""]
+    lines += ["## A command ends with an error", "", "Scripts tell the kinds apart by the exit code.", ""]
+    for kind, told in kinds.items():
+        error = getattr(errors, kind)
+        words = inspect.cleandoc(error.__doc__).splitlines()[0].split(" ``")[0]
+        lines += [f"### {kind}", "", f"{words} Exit code {error.exit_code}.", "", *_messages(told), ""]
+    return "\n".join(lines)
 
 
 def files() -> str:
     """Describe the results tree and the tables of `collect`."""
-    return f"# Files\n\nThe results tree and the tables that `orchestrate collect` writes. {_SENTENCE}\n"
+    intro = "Everything is a plain file, readable without this program; Polars, pandas and R read the tables."
+    lines = ["# Files", "", f"{intro} {_SENTENCE}", "", "## The results tree", ""]
+    lines += ["```text", *_indented(sweep.__doc__), "```", ""]
+    lines += ["## metrics.jsonl", "", "The metrics of one attempt.", ""]
+    lines += ["```json", *_indented(metrics.__doc__), "```", ""]
+    rest = re.sub(r"::\n\n(?:    .*\n)+", ".\n", (metrics.__doc__ or "").partition("\n\n")[2])
+    lines += [rest.replace("``", "`"), ""]
+    lines += ["## result.json", "", *_docstring(Result), *_table(["field", "type"], _fields(Result)), ""]
+    lines += ["### speed", "", *_docstring(Throughput), *_table(["field", "type"], _fields(Throughput)), ""]
+    lines += ["## results.parquet and results.csv", "", "One row per run, in the order of the index.", ""]
+    lines += [*_table(["columns", "what they hold"], _columns(RUN_COLUMNS)), ""]
+    lines += ["In `results.csv` an apostrophe stands before text that a spreadsheet would compute.", ""]
+    lines += ["## metrics.parquet", "", "One row per run, iteration and metric.", ""]
+    return "\n".join([*lines, *_table(["columns", "what they hold"], _columns(METRIC_COLUMNS)), ""])
+
+
+def _columns(columns: Mapping[str, str]) -> list[list[str]]:
+    return [
+        [names if "grid" in names.split() else ", ".join(f"`{name}`" for name in names.split()), told]
+        for names, told in columns.items()
+    ]
+
+
+def _indented(text: str | None) -> list[str]:
+    """Return the first indented block of a docstring."""
+    block = re.search(r"::\n\n((?:    .*\n|\n)+)", text or "")
+    assert block, "the docstring has an example"
+    return textwrap.dedent(block[1]).strip("\n").splitlines()
+
+
+def _fields(record: type[msgspec.Struct]) -> list[list[str]]:
+    """Return the names and types of a record's fields."""
+    types = inspect.get_annotations(record)
+    return [[f"`{name}`", str(types[name]).replace("Int64", "int")] for name in types if name != "fields"]
+
+
+def _by_kind(catalogue: str) -> dict[str, list[tuple[str, str]]]:
+    """Return the messages by the class of their error; those that `check` finds are a `Problem`."""
+    kinds: dict[str, list[tuple[str, str]]] = {}
+    for message, hint in _told(catalogue):
+        kind, _, text = message.partition(": ")
+        kind = kind if hasattr(errors, kind) else _BY_CHECK.get(kind, "OrchestrateError")
+        kinds.setdefault(kind, []).append((text, hint))
+    return kinds
+
+
+def _told(text: str) -> list[tuple[str, str]]:
+    """Return messages, each with its indented hint, without places in a file."""
+    found = re.findall(r"^(\S.*)\n((?:[ ]{2}.*\n)*)", text, re.MULTILINE)
+    told = [(re.sub(r"^\w+[.]yaml:[\d:]* ", "", line), " ".join(hint.split())) for line, hint in found]
+    return list(dict.fromkeys(told))
+
+
+def _messages(told: Iterable[tuple[str, str]]) -> list[str]:
+    rows = [[_plain(message), _plain(hint)] for message, hint in told]
+    return _table(["message", "what to do"], rows) if rows else []
+
+
+def _plain(text: str) -> str:
+    """Escape what Markdown would read in a message, apart from code in backticks."""
+    parts = text.split("`")
+    for at in range(0, len(parts), 2):
+        parts[at] = re.sub(r"([*_\[\]\\])", r"\\\1", html.escape(parts[at], quote=False))
+    return "`".join(parts)
 
 
 def profile_table() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import re
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from orchestrator.core.types import Resources
 from orchestrator.ui.cli import app
 from tests.browser import chromium
 from tests.helpers import ROOT
+from tests.messages import read_catalogue
 
 
 class Page(HTMLParser):
@@ -87,6 +89,18 @@ def test_every_key_of_a_grid_and_of_a_profile_is_there(site: Path) -> None:
     profile = Page(site / "reference/profile.html").code
     keys = {field.name for field in dataclasses.fields(Profile)} - {"name", "source", "gpu_type", "own"}
     assert keys <= {*profile}
+
+
+def test_messages_and_files_are_listed(site: Path) -> None:
+    words = re.compile(r"\w+")
+    text = html.unescape(re.sub(r"<[^>]+>", "", (site / "reference/messages.html").read_text()))
+    page = " ".join(words.findall(text))
+    for message in read_catalogue():
+        assert " ".join(words.findall(message.text)) in page, message
+    assert "found walltime, which is no key of a profile" in page
+    tree = Page(site / "reference/files.html")
+    assert {"the-results-tree", "metricsjsonl", "resultjson", "metricsparquet"} <= tree.ids
+    assert {"run_id", "end_to_end_fps", "manifest"} <= {*tree.code}
 
 
 def test_links_within_the_site_lead_somewhere(site: Path) -> None:

@@ -10,7 +10,7 @@ from tests.messages import CATALOGUE, Message, messages, read_catalogue
 
 
 def test_the_catalogue_has_every_message_of_the_code(update_golden: bool) -> None:
-    """After a change of a message: `pytest tests/unit/test_messages.py --update-golden`, and read the diff."""
+    """After a change: `pytest tests/unit/test_messages.py --update-golden`, and read the difference."""
     found = messages("orchestrator", "jobs")
     if update_golden:
         CATALOGUE.write_text("".join(map(str, found)))
