@@ -92,12 +92,11 @@ def test_every_key_of_a_grid_and_of_a_profile_is_there(site: Path) -> None:
 
 
 def test_messages_and_files_are_listed(site: Path) -> None:
-    words = re.compile(r"\w+")
     text = html.unescape(re.sub(r"<[^>]+>", "", (site / "reference/messages.html").read_text()))
-    page = " ".join(words.findall(text))
+    page = re.sub(r"\W", "", text)
     for message in read_catalogue():
-        assert " ".join(words.findall(message.text)) in page, message
-    assert "found walltime, which is no key of a profile" in page
+        assert re.sub(r"\W", "", message.text) in page, message
+    assert "found walltime, which is no key of a profile" in text
     tree = Page(site / "reference/files.html")
     assert {"the-results-tree", "metricsjsonl", "resultjson", "metricsparquet"} <= tree.ids
     assert {"run_id", "end_to_end_fps", "manifest"} <= {*tree.code}
