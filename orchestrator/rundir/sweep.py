@@ -19,7 +19,7 @@
                      end.json      the reason of the attempt's end
         result.json                last, by link(): the result with its manifest of checksums
         retired-<n>.json           a result retired by a retry, or the reason for none: of attempts up to n
-      results.parquet  results.csv  metrics.parquet  marl_eval.json  report/
+      results.parquet  results.csv  metrics.parquet  marl_eval.json  report/  figures/
       compare-<key>/               a comparison by that key: its table and pictures
       speeds.json                  speeds of its finished runs, derived from their results
       uploads.jsonl                runs uploaded to W&B from here
@@ -99,7 +99,7 @@ class SweepDir:
         self.table_csv = self.path / "results.csv"
         self.metrics_parquet = self.path / "metrics.parquet"
         self.marl_eval = self.path / "marl_eval.json"
-        self.report = self.path / "report"
+        self.report, self.figures = self.path / "report", self.path / "figures"
         self.speeds = self.path / "speeds.json"
         self.uploads = UploadLog(self.path / "uploads.jsonl")
         self.evaluations = EvaluationLog(self.path)

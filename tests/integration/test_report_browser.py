@@ -263,7 +263,7 @@ def test_paper_gets_all_rows_and_no_controls(page: Page) -> None:
     assert style(page, "th button", "display") == "contents", "or further pages have no heads of columns"
     folded = "document.querySelectorAll('details:not([open])').length"
     page.evaluate(f"addEventListener('beforeprint', () => window.foldedOnPaper = {folded})")
-    assert page.evaluate(folded) == 2
+    assert page.evaluate(folded) == 3
     paper = page.pdf()
     assert paper.startswith(b"%PDF-")
     assert page.evaluate("[window.foldedOnPaper, " + folded + "]") == [0, 2]

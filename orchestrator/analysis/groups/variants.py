@@ -150,11 +150,13 @@ def task_profiles(finals: Sequence[Final]) -> list[Profiles]:
     return profiles
 
 
-def overall_profiles(finals: Sequence[Final]) -> list[Profiles]:
+def overall_profiles(
+    finals: Sequence[Final], scores: Mapping[str, tuple[float, float]] | None = None
+) -> list[Profiles]:
     """Return profiles over all tasks, of rankable variants that have them all; none without two of each.
 
-    A task's returns are scaled by the lowest and the highest final return of these variants; a task with
-    equal returns is left out.
+    A task's returns are scaled by the worst and the best final return of these variants, or by ``scores``;
+    a task with equal returns is left out.
     """
     every = over_tasks(finals)
     tasks = tuple(_spans(every))
@@ -162,10 +164,19 @@ def overall_profiles(finals: Sequence[Final]) -> list[Profiles]:
     left_out = tuple(variant.label for variant in every if variant.scores and variant not in whole)
     profiles = []
     for panel in rankable(whole, tasks):
-        spans = _spans(panel)
+        worst_to_best = {
+            task: span[::-1] if panel[0].terms[task].lower else span for task, span in _spans(panel).items()
+        }
+        spans = {task: (scores or {}).get(task, span) for task, span in worst_to_best.items()}
         if len(spans) > 1 and len(panel) > 1:
             profiles.append(_profiles(panel, tuple(spans), spans, left_out))
     return profiles
+
+
+def scaled(variant: Variant, task: str, spans: Mapping[str, tuple[float, float]]) -> Floats:
+    """Return a variant's final returns in a task, scaled to 0 and 1 where ``spans`` has the task."""
+    low, high = spans.get(task, (0.0, 1.0))
+    return (np.array(variant.scores[task]) - low) / (high - low)
 
 
 def _spans(every: Iterable[Variant]) -> dict[str, tuple[float, float]]:
@@ -196,11 +207,7 @@ def _profiles(
 ) -> Profiles:
     """Return the profiles of rankable variants over these tasks, scaled by ``spans`` if there are any."""
 
-    def scaled(variant: Variant, task: str) -> Floats:
-        low, high = spans.get(task, (0.0, 1.0))
-        return (np.array(variant.scores[task]) - low) / (high - low)
-
-    scores = [[scaled(variant, task) for task in tasks] for variant in panel]
+    scores = [[scaled(variant, task, spans) for task in tasks] for variant in panel]
     axis = _thresholds(np.concatenate([part for own in scores for part in own]))
     profiles = (
         PerformanceProfile(variant, axis, *performance_profile(own, axis))

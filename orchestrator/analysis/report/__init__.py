@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from orchestrator.analysis.collect import Collected
     from orchestrator.analysis.evaluations.matrix import Matrix
 
-__all__ = ["write_matrices", "write_report"]
+__all__ = ["write_figures", "write_matrices", "write_report"]
 
 _FORMER = re.compile(
     r"(learning|final|generalization|profile|improvement|cost|threshold|effects|speed|losses|scaling|crossover|targets"
     r"|matrix|gap)-[0-9]+\.(png|svg|pdf)|table-[a-z0-9-]+\.(csv|tex)"
 )
+
+_FORMER_FIGURES = re.compile(r"(curves|aggregate)\.(pdf|svg)|table\.tex")
 
 
 def write_report(sweep_dirs: Sequence[SweepDir], collected: Collected, out: Path, *, generated: str) -> Path:
@@ -34,6 +36,30 @@ def write_report(sweep_dirs: Sequence[SweepDir], collected: Collected, out: Path
 
     page = build(sweep_dirs, collected, generated)
     return write_files(out, _FORMER, (*page.files(), ("index.html", page.html.encode())))[-1]
+
+
+def write_figures(collected: Collected, settings: Path | None, out: Path) -> tuple[list[Path], str]:
+    """Write a paper's figures and table into the folder ``out``; return their paths, and what scores mean.
+
+    ``settings``: the file with their panels, labels and style. Raises :class:`GridError` where it is wrong.
+    """
+    from orchestrator.analysis.groups.variants import over_tasks
+    from orchestrator.analysis.report.data import report_data
+    from orchestrator.analysis.report.paper.figures import Paper, explained, figures
+    from orchestrator.analysis.report.paper.latex import table
+    from orchestrator.analysis.report.paper.settings import FigureSettings, read_settings
+
+    data = report_data((), collected)
+    if not data.returning:
+        raise OrchestrateError("no finished run has a return to draw", hint="orchestrate status")
+    tasks = dict.fromkeys(final.group.task for final in data.returning)
+    labels = [variant.label for variant in over_tasks(data.returning)]
+    paper = Paper(data, FigureSettings() if settings is None else read_settings(settings, tasks, labels))
+    drawn = dict(figures(paper))
+    files = [(f"{name}.pdf", one.pdf) for name, one in drawn.items()]
+    files += [(f"{name}.svg", one.svg.encode()) for name, one in drawn.items()]
+    written = write_files(out, _FORMER_FIGURES, (*files, ("table.tex", table(paper).encode())))
+    return written, explained(paper)
 
 
 def write_matrices(matrices: Sequence[Matrix], out: Path) -> list[Path]:

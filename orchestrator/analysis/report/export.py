@@ -124,8 +124,11 @@ def as_latex(table: Table) -> str:
 
 
 def _row(texts: Iterable[str]) -> str:
-    told = " & ".join(
-        "".join(_SPECIAL.get(letter, letter) for letter in " ".join(text.split())) for text in texts
-    )
+    told = " & ".join(map(latex_text, texts))
     # After the end of a row, \\, an asterisk or a bracket would belong to that command.
     return ("{}" if told.startswith(("[", "*")) else "") + told + r" \\"
+
+
+def latex_text(text: str) -> str:
+    """Return a text with what is special in LaTeX escaped, on one line."""
+    return "".join(_SPECIAL.get(letter, letter) for letter in " ".join(text.split()))

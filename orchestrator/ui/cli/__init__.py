@@ -16,7 +16,7 @@ from orchestrator.core import environment
 from orchestrator.core.errors import ChecksFailedError, OrchestrateError
 from orchestrator.ui.cli.common import print_error, print_problems, print_warnings
 from orchestrator.ui.cli.help_page import ProgramGroup
-from orchestrator.ui.cli.results import clean, collect, compare, evaluate, report, sync
+from orchestrator.ui.cli.results import clean, collect, compare, evaluate, figures, report, sync
 from orchestrator.ui.cli.setup import doctor, init, profiles
 from orchestrator.ui.cli.submit import accept, cancel_retry, check, delegated, estimate, sweep
 from orchestrator.ui.cli.watch import logs, monitor, status, top
@@ -51,6 +51,7 @@ app.command("accept")(accept.accept)
 app.command("evaluate")(evaluate.evaluate)
 app.command("collect")(collect.collect)
 app.command("report")(report.report)
+app.command("figures")(figures.figures)
 app.command("compare")(compare.compare)
 app.command("clean")(clean.clean)
 app.command("profiles")(profiles.profiles)

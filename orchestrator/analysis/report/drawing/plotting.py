@@ -31,6 +31,7 @@ from orchestrator.analysis.groups.improvement import Improvement
 from orchestrator.analysis.groups.variants import names
 from orchestrator.analysis.report.drawing.vector import Vector, inline, vector
 from orchestrator.analysis.statistics.bootstrap import Estimate
+from orchestrator.config.returns import kind_of_return
 from orchestrator.core import formatting
 
 _T = TypeVar("_T")
@@ -124,7 +125,7 @@ class Picture:
     @cached_property
     def vector(self) -> Vector:
         """The picture as SVG and as PDF."""
-        return vector(lambda: self.draw(LIGHT), _style(LIGHT))
+        return vector(lambda: self.draw(LIGHT), style(LIGHT))
 
     @cached_property
     def inline(self) -> Markup:
@@ -198,6 +199,13 @@ def bundles(
 def wrapped(text: str, width: int = 30) -> str:
     """Break text into lines of a width."""
     return "\n".join(textwrap.wrap(_clean(text), width))
+
+
+def return_name(metric: str) -> str:
+    """Name the returns of a metric for an axis."""
+    kind = kind_of_return(metric)
+    is_return = kind != metric and ("return" in metric or "reward" in metric)
+    return f"episode return ({kind})" if is_return else wrapped(metric, 60)
 
 
 def compact(value: float, _: object = None) -> str:
@@ -280,11 +288,13 @@ def band(on: Axes, curve: ReturnCurve, line: Any, mark: str, colour: str, *, hel
     return drawn
 
 
-def diamond(on: Axes, row: float, of: Estimate | Improvement, colour: str, theme: Theme) -> None:
+def diamond(
+    on: Axes, row: float, of: Estimate | Improvement, colour: str, theme: Theme, size: float = 7
+) -> None:
     """Draw a value as a diamond, and its interval as a bar, in a row of a horizontal chart."""
     if of.low is not None and of.high is not None:
         on.hlines(row, of.low, of.high, color=colour, linewidth=5, alpha=0.37)
-    on.plot(of.value, row, "D", color=colour, markersize=7, markeredgecolor=theme.paper)
+    on.plot(of.value, row, "D", color=colour, markersize=size, markeredgecolor=theme.paper)
 
 
 def shared_range(values: Sequence[float]) -> tuple[float, float]:
@@ -352,12 +362,17 @@ def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], *, sma
 
 
 def style_legend(
-    figure: Figure, styles: Sequence[tuple[str, Mapping[str, Any]]], *, columns: int = 4, width: int = 60
+    figure: Figure,
+    styles: Sequence[tuple[str, Mapping[str, Any]]],
+    *,
+    columns: int = 4,
+    width: int = 60,
+    place: str = "outside lower left",
 ) -> None:
-    """Put a legend below a picture of several axes: each label with its line's style."""
+    """Put a legend outside a picture of several axes: each label with its line's style."""
     handles = [Line2D([], [], **style) for _, style in styles]
     labels, columns = [wrapped(label, width) for label, _ in styles], min(columns, len(styles))
-    figure.legend(handles, labels, loc="outside lower left", ncols=columns, columnspacing=1.4)
+    figure.legend(handles, labels, loc=place, ncols=columns, columnspacing=1.4)
 
 
 def _legend_columns(labels: Sequence[str]) -> int:
@@ -373,7 +388,7 @@ def _legend_width(columns: int) -> int:
 
 def _png(draw: Draw, theme: Theme) -> bytes:
     """Draw as PNG. A palette makes the file a third as large, without a visible difference."""
-    with matplotlib.rc_context(_style(theme)), warnings.catch_warnings():
+    with matplotlib.rc_context({**style(theme), "font.family": "DejaVu Sans"}), warnings.catch_warnings():
         # A name in a script that the font lacks shows as boxes; that is no reason to fail.
         warnings.filterwarnings("ignore", message="Glyph")
         canvas = FigureCanvasAgg(draw(theme))
@@ -385,7 +400,8 @@ def _png(draw: Draw, theme: Theme) -> bytes:
     return buffer.getvalue()
 
 
-def _style(theme: Theme) -> dict[str, Any]:
+def style(theme: Theme) -> dict[str, Any]:
+    """Return matplotlib's settings for a theme."""
     return {
         "figure.facecolor": theme.paper,
         "axes.facecolor": theme.paper,
@@ -411,5 +427,4 @@ def _style(theme: Theme) -> dict[str, Any]:
         "legend.frameon": False,
         "legend.fontsize": 9,
         "font.size": 10,
-        "font.family": "DejaVu Sans",
     }

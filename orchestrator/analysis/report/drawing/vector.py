@@ -37,8 +37,9 @@ def vector(figure: Callable[[], Figure], style: Mapping[str, Any]) -> Vector:
     """Draw a figure once as SVG and once as PDF, with letters that can be selected."""
     svg, pdf = io.StringIO(), io.BytesIO()
     fixed: dict[str, Any] = {"svg.fonttype": "none", "svg.hashsalt": "report", "pdf.fonttype": 42}
-    fixed["font.family"] = families()
-    with matplotlib.rc_context({**style, **fixed}), warnings.catch_warnings():
+    if "font.family" not in style:
+        fixed["font.family"] = families()
+    with matplotlib.rc_context({**fixed, **style}), warnings.catch_warnings():
         # A name in a script that the font lacks shows as boxes; that is no reason to fail.
         warnings.filterwarnings("ignore", message="Glyph")
         drawn = figure()

@@ -14,7 +14,6 @@ from orchestrator.analysis.report.drawing import plotting
 from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
 from orchestrator.analysis.report.sections.returns import chart_data
 from orchestrator.analysis.statistics.significance import INTERVAL_SEEDS, Floats
-from orchestrator.config.returns import kind_of_return
 
 
 def section(data: ReportData) -> Section:
@@ -74,7 +73,7 @@ def _learning(
             lines.append(plotting.band(on, curve, line, plotting.marker(number, side), theme.line(number)))
         plotting.heading(on, title, small=small)
         on.set_xlabel("training frames")
-        on.set_ylabel(_return_name(part[0][0].metric))
+        on.set_ylabel(plotting.return_name(part[0][0].metric))
         on.xaxis.set_major_formatter(plotting.compact)
         on.set_xlim(left=0)
         if limits is not None:
@@ -99,12 +98,6 @@ def _limits(panel: Sequence[Curve]) -> tuple[float, float] | None:
     return plotting.shared_range([float(value) for end in drawn for value in end])
 
 
-def _return_name(metric: str) -> str:
-    kind = kind_of_return(metric)
-    is_return = kind != metric and ("return" in metric or "reward" in metric)
-    return f"episode return ({kind})" if is_return else plotting.wrapped(metric, 60)
-
-
 def _learning_caption(part: Sequence[tuple[Curve, str]]) -> str:
     metric = part[0][0].metric
     lines = [
@@ -118,5 +111,5 @@ def _learning_caption(part: Sequence[tuple[Curve, str]]) -> str:
 def _learning_alt(part: Sequence[tuple[Curve, str]], title: str, what: str) -> str:
     ends = [f"{label} ends at {curve.band[0][-1]:.4g}" for curve, label in part]
     metric = part[0][0].metric
-    over = f"{_return_name(metric)} over training frames"
+    over = f"{plotting.return_name(metric)} over training frames"
     return f"{what}{plotting.about(title)}: {over}. {plotting.listed(ends)}."

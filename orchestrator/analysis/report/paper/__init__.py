@@ -1,0 +1,1 @@
+"""Figures and tables for a paper: learning curves on one figure, aggregate scores, LaTeX."""
