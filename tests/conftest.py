@@ -117,13 +117,15 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A HOME of the test's own (returned), and an environment as on a machine that runs nothing else."""
+    """A HOME of the test's own (returned), an environment as on a machine that runs nothing else, warm commands."""
     home = tmp_path_factory.mktemp("home")
     for name in list(os.environ):
         if name.startswith(FOREIGN):
             monkeypatch.delenv(name)
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "PYTHONPATH", "COLUMNS", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
+    for name, value in warm.COMMANDS.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("MPLCONFIGDIR", str(home / "matplotlib"))
     return home

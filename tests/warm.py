@@ -7,6 +7,7 @@ command of this very checkout.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import gc
@@ -23,6 +24,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +35,7 @@ from tests.warm_client import world
 # The interpreter itself, for tests of what a process of its own does.
 FRESH = os.environ.setdefault("FRESH_PYTHON", sys.executable)
 FRESH_PREFIX = Path(FRESH).parents[1]
-MODULES = ("jobs.check", "jobs.evaluate", "tests.resuming", "benchmarl.run")
+MODULES = ("jobs.check", "jobs.evaluate", "jobs.probe", "tests.resuming", "benchmarl.run")
 COMMANDS_MODULE = "orchestrator.ui.cli"
 # What of an environment names its Python or its folder, and starts our commands.
 SCRIPTS = ("activate", "orchestrate")
@@ -185,7 +187,8 @@ def _fork(connection: socket.socket, forks: dict[int, _Fork]) -> dict[str, Any] 
                 os.close(stream)
             connection.close()
             return request
-        connection.sendall(f"{pid}\n".encode())
+        with contextlib.suppress(OSError):  # who asked was killed meanwhile: the fork ends at the next poll
+            connection.sendall(f"{pid}\n".encode())
         forks[pid] = _Fork(connection, pid)
     else:
         connection.close()
@@ -218,7 +221,22 @@ def _become(request: dict[str, Any]) -> None:
     warnings.filters[:] = _FILTERS
     warnings._processoptions(options)  # type: ignore[attr-defined]
     sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as left:
+        if not isinstance(left.code, int | None):
+            raise
+        _leave(left.code or 0)
+    _leave(0)
+
+
+def _leave(code: int) -> None:
+    """End as a process does, without freeing each object of the parent first: that would copy its memory."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _split(argv: list[str]) -> tuple[list[str], list[str]]:

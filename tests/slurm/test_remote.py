@@ -243,6 +243,7 @@ def test_the_command_line_killed_at_each_step_of_sending(laptop: Laptop) -> None
     assert laptop.audit_counts() == [1] * 2
 
 
+@pytest.mark.nightly
 def test_what_is_wrong_there_is_said_in_a_line(laptop: Laptop, tmp_path: Path) -> None:
     laptop.count_grid(runs=1)
     laptop.profile(partition="nowhere")
@@ -276,6 +277,7 @@ def test_code_that_was_removed_there_is_sent_again(laptop: Laptop) -> None:
     helpers.wait_for(lambda: laptop.states() == ["done"], what="the end of the run with the code as it was")
 
 
+@pytest.mark.nightly
 def test_tables_are_made_at_home(laptop: Laptop) -> None:
     laptop.count_grid(runs=3)
     laptop.sweep()

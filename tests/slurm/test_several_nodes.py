@@ -158,6 +158,7 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+@pytest.mark.nightly
 def test_a_trainer_on_two_nodes_goes_on_bit_for_bit_as_on_one(lab: Lab, slurm: Cluster) -> None:
     base = {"task": "bucket_brigade/hard", "mode": "parallel", "actors": 4, "envs": 8, "rollout_steps": 8}
     base |= {"hidden": [8], "evaluation_interval": 0, "checkpoint_interval": 256, "loggers": ["csv"]}

@@ -96,6 +96,7 @@ def test_two_command_lines_at_once(lab: Lab, undisturbed: Lab, slurm: Cluster) -
     assert judge(lab, undisturbed, slurm) == [1] * 6
 
 
+@pytest.mark.nightly
 def test_more_runs_than_an_array_takes(lab: Lab, undisturbed: Lab, slurm: Cluster) -> None:
     slurm.set_config(MaxArraySize=10)
     lab.profile(pack=1, cpus_per_task=1)
