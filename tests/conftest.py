@@ -117,7 +117,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A HOME of the test's own (returned), an environment as on a machine that runs nothing else, warm commands."""
+    """A HOME of the test's own (returned), an environment as on an idle machine, and warm commands."""
     home = tmp_path_factory.mktemp("home")
     for name in list(os.environ):
         if name.startswith(FOREIGN):
