@@ -234,8 +234,11 @@ def _leave(code: int) -> None:
     """End as a process does, without freeing each object of the parent first: that would copy its memory."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        code = 120  # as Python says it
     os._exit(code)
 
 

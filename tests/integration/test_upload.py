@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.rundir.uploads import wandb_id
 from orchestrator.sync.wandb import plan_uploads, send
 from orchestrator.ui.cli.results.upload import upload
+from tests import warm
 from tests.helpers import ROOT, children, make_sweep, running, wait_for
 from tests.offline_logs import (
     PARTS,
@@ -292,5 +292,5 @@ def test_a_damaged_log_is_named_and_the_others_go_up(
 
 
 def uploading() -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "orchestrator.ui.cli", "sync", "--wandb"]
+    command = [warm.FRESH, "-m", "orchestrator.ui.cli", "sync", "--wandb"]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL)
