@@ -4,12 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Debian's packages that tests need (`base` or `install`, see tests/packages.sh), then the environment, which needs some.
+prepare = @PYTHON=$(PYTHON) tests/packages.sh $(1) && $(MAKE) --no-print-directory setup
 SOURCES := orchestrator jobs tests benchmarks examples
 
 # Procgen by EnvPool without the assets of its other games: the two packages that it imports, and Qt's libraries.
 PROCGEN := --no-deps envpool envpool-assets PyQt5-Qt5 dm-env optree
 
-.PHONY: help setup demo pictures procgen format lint type test test-nightly test-slurm test-sky bench bench-returns bench-slurm docs check
+.PHONY: help setup demo pictures procgen format lint type test-fast test test-nightly test-slurm test-sky bench bench-returns bench-slurm docs check
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -39,16 +41,24 @@ lint: $(VENV)/.dev  ## rules, format and import walls
 type: $(VENV)/.dev  ## types
 	$(BIN)/mypy
 
-test: $(VENV)/.dev  ## all tests but the nightly ones; ARGS="-k resume -x" goes to pytest
+test-fast:  ## unit tests, before a commit: no cluster, no training (4 minutes); ARGS="-k resume -x" goes to pytest
+	$(call prepare,base)
+	$(BIN)/pytest --numprocesses 2 tests/unit -m "not slow" $(ARGS)
+
+test:  ## all tests but the nightly ones; installs Debian's packages for them where it may
+	$(call prepare,install)
 	$(BIN)/pytest --numprocesses 5 $(ARGS)
 
-test-nightly: $(VENV)/.dev  ## tests that repeat a promise over many cases; CI draws a tenth of them for each commit
+test-nightly:  ## tests that repeat a promise over many cases; CI draws a tenth of them for each commit
+	$(call prepare,install)
 	$(BIN)/pytest --numprocesses 5 -m nightly --nightly=all $(ARGS)
 
-test-slurm: $(VENV)/.dev  ## the tests that start a real Slurm cluster on this machine; as root
+test-slurm:  ## the tests that start a real Slurm cluster on this machine; as root
+	$(call prepare,install)
 	$(BIN)/pytest -m slurm --nightly=all $(ARGS)
 
-test-sky: $(VENV)/.dev  ## the tests that start a real SkyPilot on this machine, with clouds of its own; as root
+test-sky:  ## the tests that start a real SkyPilot on this machine, with clouds of its own; as root
+	$(call prepare,install)
 	$(BIN)/pytest -m sky --nightly=all $(ARGS)
 
 bench: $(VENV)/.dev  ## measure against the goals, and say which are met

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import warm
+from tests import missing_parts, warm
 from tests.browser import Browser, BrowserError, chromium
 
 # How long an example takes says how busy the machine is, and nothing of the code. Every run tries the same
@@ -47,6 +47,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="none",
         metavar="none|all|tenth:SEED",
         help="which tests marked `nightly` to run too: a tenth is drawn by the seed, such as the commit's id",
+    )
+    parser.addoption(
+        "--complete",
+        action="store_true",
+        default=bool(os.environ.get("CI")),
+        help="end with 1 where tests are left out for want of a package; the default where CI is set",
     )
 
 
@@ -94,7 +100,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Programs that need PyTorch, and commands, are forks of two warm processes, shared by all workers."""
+    """Leave out what this machine cannot run. Programs that need PyTorch, and commands, are forks of two warm processes, shared by all workers."""
+    config.pluginmanager.register(missing_parts.Selection(config), "missing-parts")
     if hasattr(config, "workerinput"):
         return
     folder = Path(tempfile.mkdtemp(prefix="warm-"))
