@@ -17,6 +17,7 @@ from typing import Any
 import click
 import msgspec
 import typer
+import yaml
 
 from orchestrator.config.grid.parse import SECTIONS
 from orchestrator.config.grid.resources import RESOURCES
@@ -86,6 +87,7 @@ def pages() -> dict[str, str]:
         "reference/commands.md": commands(),
         "reference/grid.md": grid_keys(),
         "reference/profile.md": profile_keys(),
+        "reference/promises.md": promises(),
         "reference/messages.md": messages(),
         "reference/files.md": files(),
     }
@@ -219,6 +221,17 @@ def _plain(text: str) -> str:
     for at in range(0, len(parts), 2):
         parts[at] = re.sub(r"([*_\[\]\\])", r"\\\1", html.escape(parts[at], quote=False))
     return "`".join(parts)
+
+
+def promises() -> str:
+    """List each promise with the tests that hold it, from tests/promises.yaml."""
+    intro = "What the program promises, and tests that hold it; `make test` runs at least one of each row."
+    lines = ["# Promises and their tests", "", intro, ""]
+    file = Path(__file__).parents[1] / "tests" / "promises.yaml"
+    for group, members in yaml.safe_load(file.read_text()).items():
+        rows = [[promise, "<br>".join(f"`{test}`" for test in tests)] for promise, tests in members.items()]
+        lines += [f"## {group}", "", *_table(["promise", "tests"], rows), ""]
+    return "\n".join(lines)
 
 
 def profile_table() -> list[str]:

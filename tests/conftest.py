@@ -48,12 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="none|all|tenth:SEED",
         help="which tests marked `nightly` to run too: a tenth is drawn by the seed, such as the commit's id",
     )
-    parser.addoption(
-        "--complete",
-        action="store_true",
-        default=bool(os.environ.get("CI")),
-        help="end with 1 where tests are left out for want of a package; the default where CI is set",
-    )
+    missing_parts.pytest_addoption(parser)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -100,8 +95,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Leave out what this machine cannot run. Programs that need PyTorch, and commands, are forks of two warm processes, shared by all workers."""
-    config.pluginmanager.register(missing_parts.Selection(config), "missing-parts")
+    """Programs that need PyTorch, and commands, are forks of two warm processes, shared by all workers."""
+    missing_parts.pytest_configure(config)
     if hasattr(config, "workerinput"):
         return
     folder = Path(tempfile.mkdtemp(prefix="warm-"))
