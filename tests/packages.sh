@@ -64,9 +64,9 @@ lacking() { # a line for each package that is not there; for the tests of one ma
 
 conditions() { # a line for each thing that no package gives
   if [ "$(id -u)" != 0 ]; then
-    for marker in slurm sky gridengine; do echo "$marker do run as root"; done
+    for marker in slurm sky gridengine disk; do echo "$marker do run as root"; done
   elif ! unshare --pid --mount --fork true 2>/dev/null; then
-    for marker in slurm sky; do echo "$marker do allow namespaces (docker run --privileged)"; done
+    for marker in slurm sky disk; do echo "$marker do allow namespaces (docker run --privileged)"; done
   fi
   [ -w /dev/fuse ] || echo "fuse do make /dev/fuse writable"
 }

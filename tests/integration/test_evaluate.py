@@ -165,6 +165,7 @@ def test_the_best_policy_is_the_one_that_training_logged_the_highest_return_of(t
     )
 
 
+@pytest.mark.opengl
 def test_the_same_seed_gives_the_same_returns_bit_for_bit_also_in_front_of_a_camera(
     theatre: Theatre, played: dict[str, dict[str, Any]]
 ) -> None:
@@ -175,6 +176,7 @@ def test_the_same_seed_gives_the_same_returns_bit_for_bit_also_in_front_of_a_cam
     assert_shows_something_that_moves(film, (700, 700), filmed["lengths"][0] + 1)
 
 
+@pytest.mark.opengl
 @pytest.mark.nightly
 def test_a_policy_plays_a_variant_of_its_task_in_front_of_a_camera(
     theatre: Theatre, played: dict[str, dict[str, Any]]

@@ -46,6 +46,7 @@ def run_worker(sweep: SweepDir) -> tuple[int, str]:
     return answer.returncode, answer.stderr
 
 
+@pytest.mark.disk
 @pytest.mark.parametrize("leave", [100_000, 30_000])
 def test_a_full_disk_stops_the_worker_and_loses_nothing(small_disk: Path, tmp_path: Path, leave: int) -> None:
     audit = tmp_path / "audit"
@@ -64,6 +65,7 @@ def test_a_full_disk_stops_the_worker_and_loses_nothing(small_disk: Path, tmp_pa
     check_finished(sweep, runs, audit)
 
 
+@pytest.mark.disk
 def test_a_full_disk_elsewhere_concerns_one_run_only(small_disk: Path, results: Path, tmp_path: Path) -> None:
     fill(small_disk, 0)
     script = tmp_path / "writer.py"
@@ -77,6 +79,7 @@ def test_a_full_disk_elsewhere_concerns_one_run_only(small_disk: Path, results: 
     assert sweep.run(other.run_id).result_path.exists()
 
 
+@pytest.mark.disk
 def test_a_read_only_tree_is_named(small_disk: Path, tmp_path: Path) -> None:
     sweep = helpers.make_sweep(small_disk, helpers.count_runs(tmp_path / "audit", 1))
     job = helpers.submit(sweep)
@@ -90,6 +93,7 @@ def test_a_read_only_tree_is_named(small_disk: Path, tmp_path: Path) -> None:
     assert not sweep.read_journals()
 
 
+@pytest.mark.disk
 def test_a_disk_that_fills_meanwhile_stops_the_worker(small_disk: Path, tmp_path: Path) -> None:
     runs, hurry = slow_runs(tmp_path)
     sweep = helpers.make_sweep(small_disk, runs)
@@ -104,6 +108,7 @@ def test_a_disk_that_fills_meanwhile_stops_the_worker(small_disk: Path, tmp_path
     assert "cannot write" in words
 
 
+@pytest.mark.disk
 def test_a_sweep_whose_disk_fills_meanwhile_leaves_with_3_and_the_same_command_goes_on(
     tmp_path: Path,
 ) -> None:

@@ -73,6 +73,7 @@ def ends(sweep: SweepDir) -> list[tuple[str, str | None]]:
     return [(data["outcome"], data["reason"]) for kind, _, data in helpers.events(sweep) if kind == "ended"]
 
 
+@pytest.mark.fuse
 @pytest.mark.nightly
 def test_single_faults_cost_no_run(view: View, tmp_path: Path) -> None:
     runs = helpers.count_runs(tmp_path / "audit", len(FAULTS))
@@ -86,6 +87,7 @@ def test_single_faults_cost_no_run(view: View, tmp_path: Path) -> None:
     assert {end for end in ends(sweep) if end[0] != "done"} <= {("interrupted", "storage error")}
 
 
+@pytest.mark.fuse
 def test_a_lasting_fault_interrupts_and_a_complete_training_waits_for_its_publication(
     view: View, tmp_path: Path
 ) -> None:
@@ -99,6 +101,7 @@ def test_a_lasting_fault_interrupts_and_a_complete_training_waits_for_its_public
     check_finished(sweep, runs, tmp_path / "audit")
 
 
+@pytest.mark.fuse
 def test_faults_end_no_command(view: View, tmp_path: Path) -> None:
     argv = json.dumps(
         [sys.executable, str(helpers.COMMANDS / "count.py"), str(tmp_path / "audit"), "20", "0"]

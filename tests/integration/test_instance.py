@@ -252,6 +252,7 @@ def test_a_signal_leaves_time_for_one_more_delivery(
     check_order(in_store(disk / "store", quick[0]), [quick[1]])
 
 
+@pytest.mark.disk
 def test_its_own_disk_is_full(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker ends for it, which cannot be written down. What it saved is delivered all the same."""
     (tmp_path / "pace").write_text("0.05")
@@ -269,6 +270,7 @@ def test_its_own_disk_is_full(tmp_path: Path, start: Start, monkeypatch: pytest.
         assert saved == {path.name for path in checkpoints(in_store(tmp_path / "store", sweep))} != set()
 
 
+@pytest.mark.disk
 @pytest.mark.parametrize("trouble", ["full", "read-only"])
 def test_a_store_that_takes_nothing(
     quick: tuple[SweepDir, Job], start: Start, tmp_path: Path, trouble: str

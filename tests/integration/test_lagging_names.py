@@ -46,6 +46,7 @@ def claim_elsewhere() -> Claim:
     return dataclasses.replace(claim, holder=dataclasses.replace(claim.holder, boot_id="another"))
 
 
+@pytest.mark.fuse
 def test_a_finished_run_is_not_taken_where_its_result_was_absent(here: SweepDir, node: Path) -> None:
     run = here.run(here.run_ids()[0])
     seen = other(run, node)
@@ -63,6 +64,7 @@ def test_a_finished_run_is_not_taken_where_its_result_was_absent(here: SweepDir,
     assert len(run.attempts()) == 1
 
 
+@pytest.mark.fuse
 def test_the_end_record_decides_where_no_result_can_be_seen(here: SweepDir) -> None:
     """Unless the loss of the result is on record."""
     run = here.run(here.run_ids()[0])
@@ -76,6 +78,7 @@ def test_the_end_record_decides_where_no_result_can_be_seen(here: SweepDir) -> N
     assert Assignment(here, (), decisions).look(run.run_id) is Availability.READY
 
 
+@pytest.mark.fuse
 def test_a_retired_result_is_not_taken_for_one(here: SweepDir, node: Path) -> None:
     run = here.run(here.run_ids()[0])
     attempt = run.take(Claim.fresh("0001-0001"))
@@ -89,6 +92,7 @@ def test_a_retired_result_is_not_taken_for_one(here: SweepDir, node: Path) -> No
     assert not seen.has_result()
 
 
+@pytest.mark.fuse
 def test_what_an_attempt_leaves_is_found_where_it_was_absent(here: SweepDir, node: Path) -> None:
     run = here.run(here.run_ids()[0])
     seen = other(run, node)
@@ -108,6 +112,7 @@ def test_what_an_attempt_leaves_is_found_where_it_was_absent(here: SweepDir, nod
     assert [file.frames for file in seen.checkpoints()] == [100]
 
 
+@pytest.mark.fuse
 def test_a_worker_that_began_is_seen_where_its_journal_was_absent(here: SweepDir, node: Path) -> None:
     sweep, job = SweepDir(node, here.name), helpers.submit(here)
     assert not sweep.has_begun(job.token)
@@ -116,6 +121,7 @@ def test_a_worker_that_began_is_seen_where_its_journal_was_absent(here: SweepDir
     assert [log.token for log in sweep.read_journals()] == [job.token]
 
 
+@pytest.mark.fuse
 def test_a_renewed_claim_is_not_old_where_its_age_was_looked_up(here: SweepDir, node: Path) -> None:
     run = here.run(here.run_ids()[0])
     attempt = run.take(claim_elsewhere())
@@ -128,6 +134,7 @@ def test_a_renewed_claim_is_not_old_where_its_age_was_looked_up(here: SweepDir, 
     assert age_by_file_server(claim) < 1000
 
 
+@pytest.mark.fuse
 def test_two_nodes_do_each_run_once(results: Path, node: Path, tmp_path: Path) -> None:
     runs = helpers.count_runs(tmp_path / "audit", 8)
     sweep = helpers.make_sweep(results, runs)

@@ -39,6 +39,7 @@ def orchestrate(folder: Path, *arguments: str, prefix: tuple[str, ...] = ()) -> 
     return answer.returncode, " ".join((answer.stdout + answer.stderr).split())
 
 
+@pytest.mark.strace
 def test_without_locks_commands_go_on_and_say_so_once(folder: Path) -> None:
     strace = ("strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace=flock")
     without_locks = (*strace, "-e", "inject=flock:error=ENOLCK")
@@ -52,6 +53,7 @@ def test_without_locks_commands_go_on_and_say_so_once(folder: Path) -> None:
     assert "has no file locks" in said
 
 
+@pytest.mark.fuse
 @pytest.mark.nightly(but=["95"])
 @pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
 def test_without_hard_links_nothing_begins_and_the_words_say_why(folder: Path, error: int) -> None:

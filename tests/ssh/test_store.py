@@ -103,6 +103,7 @@ def test_a_host_that_is_away_is_told_once_and_gets_it_all_later(
     check_order(SweepDir(server.home / "store", sweep.name), [job])
 
 
+@pytest.mark.disk
 def test_a_host_that_is_full_ends_no_training(
     server: Server, quick: tuple[SweepDir, Job], start: Start
 ) -> None:

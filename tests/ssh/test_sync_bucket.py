@@ -371,6 +371,7 @@ def test_a_bucket_that_gives_no_object_names_one(
     assert caught.value.exit_code == 3
 
 
+@pytest.mark.disk
 def test_a_bucket_larger_than_the_disk_is_refused_with_figures(
     bucket: BucketServer, there: SweepDir, tmp_path: Path
 ) -> None:
@@ -386,6 +387,7 @@ def test_a_bucket_larger_than_the_disk_is_refused_with_figures(
         assert not list(disk.rglob("*.pt"))
 
 
+@pytest.mark.disk
 def test_a_sweep_on_a_disk_of_its_own_needs_room_there(
     bucket: BucketServer, there: SweepDir, tmp_path: Path
 ) -> None:

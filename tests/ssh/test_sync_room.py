@@ -33,6 +33,7 @@ def command_line(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=600)
 
 
+@pytest.mark.disk
 def test_what_does_not_fit_is_refused_with_figures(there: SweepDir, tmp_path: Path) -> None:
     (there.path / "big").write_bytes(os.urandom(6 * MB))
     with mounted(tmp_path / "disk") as disk:
@@ -49,6 +50,7 @@ def test_what_does_not_fit_is_refused_with_figures(there: SweepDir, tmp_path: Pa
         assert command_line(f"{there.results}/", disk / "results").returncode == 0
 
 
+@pytest.mark.disk
 def test_the_folder_s_own_file_system_counts(there: SweepDir, tmp_path: Path) -> None:
     """Not that of the results folder which it is in."""
     (there.path / "big").write_bytes(os.urandom(6 * MB))
@@ -56,6 +58,7 @@ def test_the_folder_s_own_file_system_counts(there: SweepDir, tmp_path: Path) ->
         assert "nothing of it was fetched" in command_line(f"{there.results}/", tmp_path / "results").stderr
 
 
+@pytest.mark.disk
 def test_folders_on_one_file_system_share_its_room(there: SweepDir, tmp_path: Path) -> None:
     """Also where each of them has enough of it: a sweep's own folder, and that of a further source."""
     with mounted(tmp_path / "disk") as disk:
@@ -72,6 +75,7 @@ def test_folders_on_one_file_system_share_its_room(there: SweepDir, tmp_path: Pa
         assert not list(disk.rglob("one"))
 
 
+@pytest.mark.disk
 def test_sweeps_that_fit_one_by_one_are_counted_together(there: SweepDir, tmp_path: Path) -> None:
     """The real sync names the one that no longer fits, after those that came."""
     other = finished_sweep(there.results, "trial", {"seed": [0]}, iterations=2)
@@ -88,6 +92,7 @@ def test_sweeps_that_fit_one_by_one_are_counted_together(there: SweepDir, tmp_pa
         assert (disk / "results" / "speed" / "big").exists()
 
 
+@pytest.mark.disk
 def test_what_needs_more_inodes_than_there_are_is_refused(there: SweepDir, tmp_path: Path) -> None:
     """With figures; folders take some, too. What is here already takes none."""
     files = sum(path.is_file() for path in there.path.rglob("*"))
