@@ -13,7 +13,7 @@ from orchestrator.analysis.compare.pairing import PER_CORE, PER_DOLLAR, PER_THRE
 from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import UNRANKED, classes, differences, mixed_code
 from orchestrator.analysis.groups.grouping import Final, SeedGroup
-from orchestrator.analysis.groups.keys import TARGET
+from orchestrator.analysis.groups.keys import HARDWARE, SWEEP, TARGET
 from orchestrator.analysis.groups.limits import about, single_value
 from orchestrator.analysis.groups.speeds import is_provisional
 from orchestrator.analysis.statistics.ratios import Ratio
@@ -25,6 +25,7 @@ from orchestrator.analysis.statistics.significance import (
     least_chance,
     wins,
 )
+from orchestrator.analysis.verdict.fastest import is_of_speed
 from orchestrator.analysis.verdict.leaders import TaskAnswer, answers
 from orchestrator.core.formatting import count, duration, listed
 from orchestrator.planning.throughput.measure import END_TO_END, PROVISIONAL, TRAINING
@@ -40,6 +41,8 @@ _DOLLARS = (
     "throughput; waiting, starting and empty slots cost extra"
 )
 _MOST_NAMED = 4
+# Beside keys of speed: these are compared by speed first.
+_OF_SPEED = (HARDWARE, SWEEP)
 
 
 def verdict(compared: KeyComparison) -> str:
@@ -68,7 +71,13 @@ def _against_baseline(compared: KeyComparison) -> str:
         said += f"; {_money_text(compared, best.efficiency)}"
     few = [compared.named(ratios.value) for ratios in every if ratios not in rated]
     left_out = f"; left out for too few seeds: {listed(few, _MOST_NAMED)}" if few else ""
-    return f"{said}; {_returns_text(compared, best.value)}{left_out}{_confounders_text(compared)}."
+    returns = _returns_text(compared, best.value)
+    of_speed = compared.key in _OF_SPEED or is_of_speed(compared.key) or compared.across_tasks
+    if of_speed or not _pairs(compared, best.value):
+        return f"{said}; {returns}{left_out}{_confounders_text(compared)}."
+    # A key that changes what is learned is answered by returns first.
+    told = f"{returns[:1].upper()}{returns[1:]}. {said}"
+    return f"{told}{left_out}{_confounders_text(compared)}."
 
 
 def _nothing_to_compare(compared: KeyComparison) -> str:

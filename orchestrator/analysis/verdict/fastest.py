@@ -100,7 +100,6 @@ class FastestAnswer:
     def as_dict(self) -> dict[str, object]:
         """Return it in JSON types."""
         return {
-            "question": "speed",
             "tasks": [self.task],
             "leaders": [one.label for one in self.leaders],
             "behind": [one.label for one in self.settings if one.behind],

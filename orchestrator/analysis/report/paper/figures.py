@@ -134,9 +134,14 @@ def _style(style: Style) -> dict[str, Any]:
     }
 
 
+def _columns(settings: FigureSettings, panels: int) -> int:
+    """Return the number of panels side by side."""
+    return min(panels, settings.columns or (_MOST_COLUMNS if settings.width > _WIDE_IN else 1))
+
+
 def _grid(settings: FigureSettings, panels: int, extra: float = 0.0) -> tuple[Figure, list[Axes]]:
     """Return a figure with its panels; ``extra``: inches of a legend."""
-    columns = min(panels, settings.columns or (_MOST_COLUMNS if settings.width > _WIDE_IN else 1))
+    columns = _columns(settings, panels)
     rows = math.ceil(panels / columns)
     height = rows * _SHAPE * settings.width / max(columns, 2 if settings.width > _WIDE_IN else 1) + extra
     figure = Figure(figsize=(settings.width, height), layout="constrained")
@@ -152,13 +157,13 @@ def _curves(paper: Paper) -> Figure:
         if curve.group.task in by_task:
             by_task[curve.group.task].append(curve)
     figure, panels = _grid(paper.settings, len(by_task), 0.25)
-    columns = panels[0].get_gridspec().ncols
+    columns = _columns(paper.settings, len(panels))
     for at, (on, (task, curves)) in enumerate(zip(panels, by_task.items(), strict=True)):
         own = {(curve.group.number, curve.group.side): curve for curve in curves}
         for variant, _ in paper.variants:
-            if (curve := own.get((variant.number, variant.side))) is not None:
+            if (line_of := own.get((variant.number, variant.side))) is not None:
                 line = plotting.dash(variant.number, variant.side)
-                plotting.band(on, curve, line, "", paper.colour(variant))
+                plotting.band(on, line_of, line, "", paper.colour(variant))
         on.set_title(paper.panels[task])
         on.xaxis.set_major_formatter(plotting.compact)
         on.locator_params(nbins=5)

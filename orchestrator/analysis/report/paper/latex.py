@@ -77,7 +77,7 @@ def _columns(paper: Paper) -> Iterator[_Column]:
     of = {(final.group.task, final.group.number, final.group.side): final for final in paper.finals}
     for task, title in paper.panels.items():
         own = {one.label: of.get((task, one.number, one.side)) for one, _ in paper.variants}
-        known = {label: final and final.estimate for label, final in own.items()}
+        known = {label: final.estimate if final else None for label, final in own.items()}
         yield _Column(title, known, leaders.get(task, ()))
     if paper.aggregate is not None:
         yield _Column("IQM of scores", scores(paper.aggregate, iqm), leaders.get("", ()))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orchestrator.analysis.collect import Collected
+    from orchestrator.analysis.verdict.fastest import FastestAnswer
     from orchestrator.analysis.verdict.leaders import TaskAnswer
     from orchestrator.rundir import SweepDir
     from orchestrator.ui.terminal.table import ScreenColumn
@@ -72,6 +73,7 @@ def collect(
         from orchestrator.analysis.groups.summary import summary_json, summary_table
         from orchestrator.analysis.statistics.significance import ONE_LOOK
         from orchestrator.analysis.verdict.fairness import SPEED, audit
+        from orchestrator.analysis.verdict.fastest import fastest
         from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
         from orchestrator.analysis.verdict.leaders import answers, no_overall
         from orchestrator.control.fleet import present
@@ -92,7 +94,7 @@ def collect(
             compared = target_comparisons([sweep_dir], collected, intervals=False).values()
             compared_groups = groups(collected)
             finals = final_returns(compared_groups, intervals=False)
-            found_answers = answers(finals)
+            found_answers, settings = answers(finals), fastest(compared_groups)
             limits = [
                 *unranked(finals),
                 *lacking_returns(collected, compared_groups),
@@ -119,6 +121,7 @@ def collect(
                     "notes": limits,
                     "final": collected.final,
                     "answers": [answer.as_dict() for answer in found_answers],
+                    "fastest": [answer.as_dict() for answer in settings],
                     "marl_eval": {
                         "runs": exported.runs,
                         "absolute_metrics": exported.measured,
@@ -132,7 +135,7 @@ def collect(
             _print_written(sweep_dir, exported.notes, collected.problems)
             for comparison in compared:
                 print_comparison(comparison, collected.in_words)
-            _print_answers(found_answers, collected)
+            _print_answers([*settings, *found_answers], collected)
 
 
 def _print(
@@ -187,7 +190,7 @@ def _print_written(sweep_dir: SweepDir, notes: Iterable[str], problems: Iterable
     say(f"wrote {written}" + (f", without {count(len(damaged), 'damaged run')}" if damaged else ""))
 
 
-def _print_answers(answers: Sequence[TaskAnswer], collected: Collected) -> None:
+def _print_answers(answers: Sequence[FastestAnswer | TaskAnswer], collected: Collected) -> None:
     from orchestrator.ui.terminal.screen import say
 
     if answers:
