@@ -266,7 +266,7 @@ def test_paper_gets_all_rows_and_no_controls(page: Page) -> None:
     assert page.evaluate(folded) == 3
     paper = page.pdf()
     assert paper.startswith(b"%PDF-")
-    assert page.evaluate("[window.foldedOnPaper, " + folded + "]") == [0, 2]
+    assert page.evaluate("[window.foldedOnPaper, " + folded + "]") == [0, 3]
     sides = {(round(wide), round(high)) for wide, high in media_boxes(paper)}
     assert (595, 842) in sides
     assert (842, 595) in sides  # the table of runs lies

@@ -128,7 +128,7 @@ def _style(style: Style) -> dict[str, Any]:
         "lines.linewidth": 1.2,
         "grid.linewidth": 0.4,
         "axes.edgecolor": LIGHT.ink,
-        "figure.constrained_layout.w_pad": 0.02,
+        "figure.constrained_layout.w_pad": 0.06,
         "figure.constrained_layout.h_pad": 0.02,
         "svg.fonttype": "path",  # readers need not have the font
     }
