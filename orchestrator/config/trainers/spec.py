@@ -44,7 +44,7 @@ class TrainerSpec:
       policies cannot be evaluated.
     - ``first_look``: as ``check``, but of names, keys and single values, without PyTorch. Optional.
     - ``preload``: modules that a worker imports before it forks.
-    - ``packages``: distributions whose versions decide a result.
+    - ``packages``: distributions that decide a result by their versions.
     - ``task_packages``: patterns of tasks, and what these tasks need beside ``packages``: ``install`` on
       rented machines, ``decide`` in results, ``libraries`` of the system.
     - ``source``: modules, and packages with their YAML files, that decide a result and that ``train`` does
