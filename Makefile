@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 # Debian's packages that tests need (`base` or `install`, see tests/packages.sh), then the environment, which needs some.
 prepare = @PYTHON=$(PYTHON) tests/packages.sh $(1) && $(MAKE) --no-print-directory setup
+DIST_PYTHON = $(BIN)/python
 SOURCES := orchestrator jobs tests benchmarks examples
 
 # Procgen by EnvPool without the assets of its other games: the two packages that it imports, and Qt's libraries.
 PROCGEN := --no-deps envpool envpool-assets PyQt5-Qt5 dm-env optree
 
-.PHONY: help setup demo pictures procgen format lint type test-fast test test-nightly test-slurm test-sky bench bench-returns bench-slurm docs check
+.PHONY: help setup demo pictures procgen format lint type test-fast test test-nightly test-slurm test-sky bench bench-returns bench-slurm docs dist check
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -78,6 +79,13 @@ bench-slurm: $(VENV)/.bench  ## the same on a real Slurm cluster that it starts 
 
 docs: $(VENV)/.dev  ## build docs/ into site/, warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# From the commit, not from the working tree; the wheel's files have the commit's date.
+dist: $(if $(filter $(BIN)/%,$(DIST_PYTHON)),$(VENV)/.dev)  ## build the wheel and the sdist of the commit into dist/
+	@rm -rf dist && mkdir dist
+	@source=$$(mktemp -d) && trap 'rm -rf "$$source"' EXIT && git archive HEAD | tar -x -C "$$source" && \
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(DIST_PYTHON) -m build --quiet --outdir dist $(BUILD_OPTIONS) "$$source"
+	@ls dist
 
 check: lint type docs test  ## what CI runs
 

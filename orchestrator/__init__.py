@@ -1,3 +1,3 @@
 """The control plane: grids become sweeps, plans, jobs and reports. Never imports torch, benchmarl or sky."""
 
-__version__ = "0.2.0"
+__version__ = "0.1.0"
