@@ -83,6 +83,11 @@ def test_the_wheel_runs_and_not_the_clone(installed: Installed) -> None:
     assert {"torch", "rich"} <= {one.partition(">")[0] for one in found["needed"]}
 
 
+def test_both_packages_say_that_they_have_types(installed: Installed) -> None:
+    assert (installed.site / "orchestrator" / "py.typed").exists()
+    assert (installed.site / "jobs" / "py.typed").exists()
+
+
 def test_commands_keep_their_names(installed: Installed) -> None:
     for command in ("orchestrate", "sync-results"):
         said = installed.run(installed.environment / "bin" / command, "--help")
