@@ -8,12 +8,13 @@ from mkdocs.structure.files import File, Files
 
 from jobs.training.context import Outcome, RunContext
 from orchestrator.analysis.collect import Collected
-from orchestrator.api import Launched, Pictures, launch
+from orchestrator.api import Launched, Opened, Pictures, launch
+from orchestrator.api import open as open_sweep
 from orchestrator.config.trainers import TrainerSpec
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    parts = (launch, Launched, Pictures, Collected, TrainerSpec, RunContext, Outcome)
+    parts = (launch, open_sweep, Opened, Launched, Pictures, Collected, TrainerSpec, RunContext, Outcome)
     for place, text in {**pages(), "reference/api.md": python(parts)}.items():
         files.append(File.generated(config, place, content=text))
     return files

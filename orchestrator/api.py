@@ -9,6 +9,12 @@
     sweep.collect().runs                 # orchestrate collect speed
     sweep.plot("learning")               # a part of: orchestrate report speed
 
+    import orchestrator
+
+    sweep = orchestrator.open("speed")   # an existing sweep, without its grid
+    sweep.runs, sweep.metrics            # tables
+    sweep.figures("learning")            # figures of matplotlib
+
 In a notebook a sweep, and what it plots, show themselves.
 """
 
@@ -18,7 +24,7 @@ import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,10 +50,11 @@ from orchestrator.ui.terminal.screen import console
 
 if TYPE_CHECKING:
     import polars as pl
+    from matplotlib.figure import Figure
 
     from orchestrator.analysis.report.drawing.plotting import Picture
 
-__all__ = ["Launched", "Pictures", "launch"]
+__all__ = ["Launched", "Opened", "Pictures", "launch", "open"]
 
 # Variables of a notebook's kernel that jobs must not inherit: they select a plotting backend of the notebook,
 # by a package that a job's environment may lack, and colour logs.
@@ -85,40 +92,33 @@ def launch(
     notes += [f"{run_id[:8]} stays where it is: {why}" for run_id, why in started.kept.items()]
     notes += [f"{run_id}: {problem}" for run_id, problem in started.problems.items()]
     notes += [*([started.waiting] if started.waiting else []), *started.notes]
-    return Launched(flow, tuple(notes))
+    return Launched(flow.sweep_dir, tuple(notes), flow=flow)
 
 
-@dataclass(frozen=True, eq=False)
-class Launched:
-    """A launched sweep. ``notes``: warnings and remarks about its submission."""
+def open(sweep: str, *, results: str | Path = "results") -> Opened:  # read as orchestrator.open
+    """Open a sweep of a results tree by its name; needs no grid file and starts nothing.
 
-    flow: Flow
-    notes: tuple[str, ...]
+    Raises :class:`OrchestrateError` if there is no such sweep.
+    """
+    return Opened(SweepDir.existing(Path(results).expanduser().absolute(), sweep))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Opened:
+    """A sweep of a results tree. ``folder``: its folder in the tree; ``notes``: remarks shown below it."""
+
+    folder: SweepDir
+    notes: tuple[str, ...] = ()
 
     @property
-    def sweep(self) -> Sweep:
-        """The grid, expanded."""
-        return self.flow.sweep
+    def runs(self) -> pl.DataFrame:
+        """One row per run with its keys and results so far, as `orchestrate collect` writes; read anew."""
+        return self._collected(_FINAL, None).runs
 
     @property
-    def folder(self) -> SweepDir:
-        """The sweep's folder in the results tree."""
-        return self.flow.sweep_dir
-
-    def follow(self) -> None:
-        """Show progress until no run is active; replace lost workers.
-
-        An interrupt ends only this call: the runs go on.
-        """
-        with _without_the_kernel():
-            screen = sweep_table.SweepScreen(self.folder.name)
-            surveys = self.flow.follow(screen.note)
-            if console().is_jupyter:
-                self._show_in_one_place(surveys)
-            else:
-                with screen:
-                    for seen in surveys:
-                        screen.show(seen)
+    def metrics(self) -> pl.DataFrame:
+        """Every metric of every run in long form; read anew."""
+        return self._collected(_FINAL, None).metrics
 
     def status(self) -> pl.DataFrame:
         """The state of every run, a row each, from journals alone; ``eta`` is in seconds."""
@@ -179,6 +179,10 @@ class Launched:
             )
         return pictures
 
+    def figures(self, kind: str = "learning", final: str = _FINAL, metric: str | None = None) -> list[Figure]:
+        """Return the pictures of :meth:`plot` as figures of matplotlib, to change or to save."""
+        return [picture.figure() for picture in self.plot(kind, final, metric)]
+
     def stop(self) -> bool:
         """Stop its runs after a checkpoint, and wait for that; ``False`` if some do not end in time.
 
@@ -190,14 +194,6 @@ class Launched:
         measure, chosen = FinalMeasure.parse(final), ChosenMetric.parse(metric)
         return measured_by(collect([self.folder], fleet.present, chosen=chosen), measure)
 
-    def _show_in_one_place(self, surveys: Iterator[Survey]) -> None:
-        from IPython.display import display
-
-        place = display(self, display_id=True)
-        for seen in surveys:
-            place.update(_Drawing(self._drawn(seen)))
-        place.update(self)
-
     def _drawn(self, seen: Survey) -> Group:
         notes = [Text(note, style="dim") for note in self.notes]
         return Group(sweep_table.sweep_view(self.folder.name, seen, sweep_table.ROWS), *notes)
@@ -207,6 +203,41 @@ class Launched:
 
     def _repr_mimebundle_(self, **_: object) -> Mapping[str, str]:
         return _Drawing(self._drawn(fleet.present(self.folder)))._repr_mimebundle_()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Launched(Opened):
+    """A launched sweep. ``notes``: warnings and remarks about its submission."""
+
+    flow: Flow = field(kw_only=True)
+
+    @property
+    def sweep(self) -> Sweep:
+        """The grid, expanded."""
+        return self.flow.sweep
+
+    def follow(self) -> None:
+        """Show progress until no run is active; replace lost workers.
+
+        An interrupt ends only this call: the runs go on.
+        """
+        with _without_the_kernel():
+            screen = sweep_table.SweepScreen(self.folder.name)
+            surveys = self.flow.follow(screen.note)
+            if console().is_jupyter:
+                self._show_in_one_place(surveys)
+            else:
+                with screen:
+                    for seen in surveys:
+                        screen.show(seen)
+
+    def _show_in_one_place(self, surveys: Iterator[Survey]) -> None:
+        from IPython.display import display
+
+        place = display(self, display_id=True)
+        for seen in surveys:
+            place.update(_Drawing(self._drawn(seen)))
+        place.update(self)
 
 
 class Pictures(tuple["Picture", ...]):

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
+import orchestrator
 from orchestrator.api import Launched, launch
 from orchestrator.core.errors import NotFoundError, OrchestrateError
 from orchestrator.rundir import SweepDir
@@ -63,6 +65,18 @@ def test_a_script_launches_follows_and_collects(
     assert SweepDir(results, "tiny").table_parquet.is_file()
     (picture,) = sweep.plot("learning")
     assert picture.light.startswith(b"\x89PNG")
+
+    opened = orchestrator.open("tiny", results=results)
+    assert opened.runs.equals(collected.runs)
+    assert opened.metrics.equals(collected.metrics)
+    assert opened.status()["state"].to_list() == ["done", "done"]
+    assert repr(opened).startswith("tiny  2/2 done\n")
+    (figure,) = opened.figures("learning")
+    assert isinstance(figure, Figure)
+    figure.savefig(tmp_path / "learning.png")
+    with pytest.raises(NotFoundError, match="no sweep named 'tinny'") as unknown:
+        orchestrator.open("tinny", results=results)
+    assert unknown.value.hint == "did you mean tiny?"
 
     again = launch(tmp_path / "tiny.yaml", results=results)
     assert again.notes == ("nothing new to submit",)

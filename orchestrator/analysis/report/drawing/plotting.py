@@ -132,6 +132,11 @@ class Picture:
         """The picture as a part of a page, in the colours of the page's theme."""
         return inline(self.vector.svg, self.name, self.alt, _PAGE_COLOURS if self.themed else {})
 
+    def figure(self) -> Figure:
+        """Draw the picture as a figure of matplotlib, on white."""
+        with matplotlib.rc_context(style(LIGHT)):
+            return self.draw(LIGHT)
+
     def reworded(self, words: Callable[[str], str]) -> Picture:
         """Rewrite the title, the caption and every text in the picture."""
 
