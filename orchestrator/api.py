@@ -207,7 +207,7 @@ class Opened:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Launched(Opened):
-    """A launched sweep. ``notes``: warnings and remarks about its submission."""
+    """A launched sweep, with all of :class:`Opened`. ``notes``: remarks about its submission."""
 
     flow: Flow = field(kw_only=True)
 

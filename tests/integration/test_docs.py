@@ -149,6 +149,7 @@ def test_the_python_reference_has_what_the_module_offers(site: Path) -> None:
     page = Page(site / "reference/api.html")
     for name in api.__all__:
         assert name.lower() in page.ids
-    for method in (name for name, found in vars(api.Launched).items() if name[0] != "_" and callable(found)):
-        assert f"launched{method}" in page.ids, method
+    for thing in (api.Opened, api.Launched):
+        for method in (name for name, found in vars(thing).items() if name[0] != "_" and callable(found)):
+            assert f"{thing.__name__.lower()}{method}" in page.ids, method
     assert "launch(grid, on=None, *, results='results'" in " ".join(page.code)

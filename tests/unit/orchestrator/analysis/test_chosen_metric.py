@@ -92,7 +92,7 @@ def test_report_compare_and_collect_name_the_metric_and_no_return(sweep: SweepDi
 
 
 def test_python_takes_the_metric(sweep: SweepDir) -> None:
-    launched = Launched(cast("Flow", SimpleNamespace(sweep_dir=sweep)), ())
+    launched = Launched(sweep, flow=cast("Flow", SimpleNamespace(sweep_dir=sweep)))
     collected = launched.collect(final="last", metric="eval/loss:min")
     assert collected.runs["return_metric"].unique().to_list() == ["eval/loss"]
     [picture] = launched.plot("final", metric="eval/loss:min")

@@ -222,7 +222,7 @@ def test_files_and_python_have_the_final_return_that_the_commands_tell(results: 
     assert files() == [[17.0, 19.0, "mean:5"]] * 2
     assert files("--final", "last") == [[19.0, 19.0, "last"]] * 2
     # Neither reads more of a launched sweep than its folder.
-    launched = Launched(cast("Flow", SimpleNamespace(sweep_dir=sweep)), ())
+    launched = Launched(sweep, flow=cast("Flow", SimpleNamespace(sweep_dir=sweep)))
     assert launched.collect().runs["final_return"].to_list() == [17.0, 17.0]
     assert launched.collect(final="last").runs["final_return"].to_list() == [19.0, 19.0]
 
