@@ -25,8 +25,9 @@ demo: $(VENV)/.train  ## train a small sweep here, end to end, and write its rep
 	$(BIN)/orchestrate collect speed
 	$(BIN)/orchestrate report speed
 
-pictures: $(VENV)/.dev  ## the pictures of README and docs, from the results of `make demo`; with chromium
-	$(BIN)/python -m tests.pictures results speed
+pictures: $(VENV)/.dev  ## train ten seeds (15 minutes) and draw the pictures of README and docs; with chromium
+	$(BIN)/orchestrate sweep --grid sweeps/seeds.yaml
+	$(BIN)/python -m tests.pictures results seeds
 
 procgen: $(VENV)/.procgen  ## the games of Procgen, for tasks procgen/*
 

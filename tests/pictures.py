@@ -1,4 +1,4 @@
-"""The pictures of README.md and docs/: `make pictures` takes them from the results of `make demo`."""
+"""The pictures of README.md and docs/: `make pictures` trains sweeps/seeds.yaml, and draws them from its results."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image, ImageSequence
@@ -26,8 +27,8 @@ from tests.helpers import ROOT
 FOLDER = ROOT / "docs" / "pictures"
 # More than this makes a page wait.
 LARGEST = 150_000
-_PATIENCE_S = 120.0
-_REPORT_PX = 1100, 860
+_PATIENCE_S = 900.0
+_REPORT_PX = 1100, 1330
 _TOP_PX, _CELLS = 1000, (100, 24)
 _FILM_PX, _FILM_FRAMES = 300, 40
 
@@ -36,7 +37,7 @@ def take(results: Path, sweep: str, folder: Path = FOLDER) -> Iterator[Path]:
     """Draw the report, the screen of `top` and a film of the best run; yield each file."""
     statuses = fleet.present(SweepDir(results, sweep)).statuses.values()
     if any(status.state is RunState.STALE for status in statuses):
-        raise SystemExit(f"{sweep} was trained by other code: remove its folder, and make demo")
+        raise SystemExit(f"{sweep} was trained by other code: remove its folder, and make pictures")
     folder.mkdir(parents=True, exist_ok=True)
     orchestrate("report", sweep, "--results", results)
     with tempfile.TemporaryDirectory() as temporary, chromium(Path(temporary) / "profile") as browser:
@@ -44,7 +45,8 @@ def take(results: Path, sweep: str, folder: Path = FOLDER) -> Iterator[Path]:
             folder / "report.png", shot(browser, results / sweep / "report" / "index.html", _REPORT_PX)
         )
         screen = Path(temporary) / "top.html"
-        size = draw_top(results, sweep, screen)
+        with at_work(Path(temporary) / "results") as (tree, working):
+            size = draw_top(tree, working, screen)
         yield save(folder / "top.png", shot(browser, screen, size))
         film = Path(temporary) / "film.gif"
         best = max(finished(SweepDir(results, sweep)), key=final_return)
@@ -52,6 +54,23 @@ def take(results: Path, sweep: str, folder: Path = FOLDER) -> Iterator[Path]:
             "evaluate", sweep, best.path.name, "--results", results, "--episodes", "1", "--render", film
         )
         yield small_film(film, folder / "film.gif")
+
+
+@contextmanager
+def at_work(results: Path) -> Iterator[tuple[Path, str]]:
+    """Train the demo's grid until some runs are done and some are at work; cancel the rest at the end."""
+    orchestrate("sweep", ROOT / "sweeps" / "speed.yaml", "--results", results, "--detach", "--yes")
+    deadline = time.monotonic() + _PATIENCE_S
+    states: list[RunState] = []
+    while states.count(RunState.DONE) < 2 or RunState.RUNNING not in states:
+        if time.monotonic() > deadline:
+            raise TimeoutError("the demo's runs do not start")
+        time.sleep(1)
+        states = [one.state for one in fleet.present(SweepDir(results, "speed")).statuses.values()]
+    try:
+        yield results, "speed"
+    finally:
+        orchestrate("cancel", "speed", "--results", results)
 
 
 def orchestrate(*arguments: str | Path) -> None:

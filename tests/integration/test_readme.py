@@ -73,13 +73,6 @@ def test_the_demo_grid_is_valid(clone: Path) -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_the_table_of_commands_is_complete() -> None:
-    from orchestrator.ui.cli import app
-
-    told = set(re.findall(r"^\| `orchestrate (\w+)", README, re.MULTILINE))
-    assert told == {command.name for command in app.registered_commands if not command.hidden}
-
-
 def test_links_lead_somewhere() -> None:
     targets = re.findall(r"\]\((?!https?://|#)([^)#]+)", README)
     assert targets

@@ -217,7 +217,7 @@ def test_the_answer_comes_first(results: Path) -> None:
     assert "too few seeds to be told apart from anything: mappo (n=4)" in one.replace("Too", "too")
     assert "1 run failed, out of memory: mappo" in one
     assert "Cannot tell from 5 seeds which is best of iql, mappo; <b>more than 100 more would be" in two
-    assert "Behind, by more than luck: vdn." in two
+    assert "Significantly behind: vdn." in two
     assert "the same distribution of returns, at most one page in twenty has a yes by luck" in page.words
     assert rows_of(page, "missing seeds")[1][:3] == ["t1", "mappo", "1 of 5"]
     judged = [row[1] for row in rows_of(page, "conditions")[1:]]

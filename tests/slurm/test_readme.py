@@ -29,5 +29,5 @@ def test_the_readmes_commands_for_a_cluster(lab: Lab, slurm: Cluster, own_world:
         program, *arguments = shlex.split(line, comments=True)
         assert program == "orchestrate"
         lab.run(*arguments)
-    assert len(lab.job_ids("first")) == 3, "five runs, two at once in a job"
-    assert lab.states("first").count("skipped") == 2
+    assert len(lab.job_ids("slurm")) == 3, "five runs, two at once in a job"
+    assert lab.states("slurm").count("skipped") == 2

@@ -32,7 +32,7 @@ _ROUNDING = 1e-6
 
 
 class BaselineVerdict(StrEnum):
-    """Where the mean over seeds lies, relative to the best baseline, if by more than luck."""
+    """Where the mean over seeds lies, relative to the best baseline, if significantly so."""
 
     ABOVE = "above"
     ALIKE = "not told apart"

@@ -65,7 +65,7 @@ class Improvement:
 
     @property
     def beyond_chance(self) -> bool | None:
-        """Whether they differ by more than luck; ``None`` where so few seeds could not show it."""
+        """Whether they differ significantly; ``None`` where so few seeds could not show it."""
         if self.chance is None:
             return None
         if self.chance <= LEVEL:
@@ -74,7 +74,7 @@ class Improvement:
 
     @property
     def verdict(self) -> str:
-        """Whether they differ by more than luck, in words."""
+        """Whether they differ significantly, in words."""
         if self.chance is None:
             return "too few seeds"
         if self.beyond_chance is None:

@@ -59,8 +59,8 @@ class Ratio:
             of = f" of {self.seeds} seed{'s' * (self.seeds != 1)}" if self.seeds < self.n else ""
             return f"{within}{self.n} {noun}{of}: too few to tell from noise ({FEW_SEEDS} needed)"
         picked = f", corrected for {self.among} values" if self.among > 1 else ""
-        more = "more" if self.beyond_noise else "no more"
-        return f"{within}{self.n} {noun}: {more} than noise{picked}"
+        significant = "significant" if self.beyond_noise else "not significant"
+        return f"{within}{self.n} {noun}: {significant}{picked}"
 
 
 def ratio(better: str, other: str, mine: Side, theirs: Side, *, among: int = 1) -> Ratio | None:

@@ -1,4 +1,4 @@
-"""Compare all pairs of variants in each task: how often one returns more, and whether by more than luck."""
+"""Compare all pairs of variants in each task: how often one returns more, and whether significantly."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def is_of_speed(key: str) -> bool:
 
 @dataclass(frozen=True)
 class Setting:
-    """A group with its runs' frames/s by seed. ``behind``: slower than the fastest by more than noise."""
+    """A group with its runs' frames/s by seed. ``behind``: significantly slower than the fastest."""
 
     label: str
     group: SeedGroup

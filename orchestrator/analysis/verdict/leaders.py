@@ -32,7 +32,7 @@ _MOST_NAMED = 3
 class TaskAnswer:
     """Variants of ``tasks`` with comparable returns; or, not ``ranked``, those comparable with no other.
 
-    ``leaders`` cannot be told apart from the best, best first; ``behind`` can, by more than luck. ``more``:
+    ``leaders`` cannot be told apart from the best, best first; ``behind`` can, significantly. ``more``:
     seeds that would tell the first two leaders apart, ``None`` where one leads. ``overall``: over all tasks.
     ``without``: variants without a return in some of the tasks, which are not compared. ``part``: the
     number of this answer and of all answers of these tasks; variants of two answers are not ranked against
@@ -83,7 +83,7 @@ class TaskAnswer:
         if not others and not self.behind:
             return f"only {first.label} has a return ({self.seeds})"
         if not others:
-            return f"{first.label} leads, by more than luck ({self.seeds})"
+            return f"{first.label} leads significantly ({self.seeds})"
         return f"cannot tell from {self.seeds} which is best of {labels}"
 
     @property

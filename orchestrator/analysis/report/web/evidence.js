@@ -1,6 +1,6 @@
 // A click on a return compares its variant with the others of the task, pair by pair.
 (() => {
-  const COLUMNS = [["compared with"], ["seeds", "number"], ["P(better)", "number"], ["more than luck"]];
+  const COLUMNS = [["compared with"], ["seeds", "number"], ["P(better)", "number"], ["significant"]];
   const seeds = number => number + (number === 1 ? " seed" : " seeds");
   const against = (task, at) => {
     const found = [];

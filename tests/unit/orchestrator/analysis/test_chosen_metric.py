@@ -80,11 +80,11 @@ def test_report_compare_and_collect_name_the_metric_and_no_return(sweep: SweepDi
         ">best eval/loss</th>",  # a head
         "a run of iql has a lower eval/loss",  # a description of a picture
         "n counts the seeds with a finite final eval/loss. Values of eval/loss are raw.",
-        "iql leads, by more than luck",
+        "iql leads significantly",
     ):
         assert text in page, text
     compared = said(sweep, "compare", "speed", "--by", "algorithm", "--return", "eval/loss:min")
-    assert "final values of eval/loss with mappo are higher in 1 of 1 combinations" in compared
+    assert "Final values of eval/loss with mappo are higher in 1 of 1 combinations" in compared
     assert "final eval/loss: the mean of the last 5 values of eval/loss (lower is better)" in compared
     collected = said(sweep, "collect", "speed", "--metric", "eval/loss:min")
     assert "final eval/loss (IQM)" in " ".join(collected.split())

@@ -591,7 +591,7 @@ def returning(results: Path, levels: Mapping[str, float], tasks: Sequence[str], 
 
 def test_the_value_that_returns_most_is_named_beside_the_fastest(results: Path) -> None:
     said = returning(results, {"iql": 0.0, "ippo": 40.0, "mappo": 80.0}, ["t"])
-    assert said.endswith(" Returns of all values: mappo leads, by more than luck (10 seeds).")
+    assert said.endswith(" Returns of all values: mappo leads significantly (10 seeds).")
 
 
 def test_values_that_return_alike_are_all_named(results: Path) -> None:
@@ -602,9 +602,7 @@ def test_values_that_return_alike_are_all_named(results: Path) -> None:
 
 def test_returns_over_several_combinations_are_ranked_over_all_of_them(results: Path) -> None:
     said = returning(results, {"iql": 0.0, "ippo": 40.0, "mappo": 80.0}, ["t", "u"], 5)
-    assert said.endswith(
-        " Returns of all values: over 2 combinations, mappo leads, by more than luck (5 seeds)."
-    )
+    assert said.endswith(" Returns of all values: over 2 combinations, mappo leads significantly (5 seeds).")
 
 
 def test_values_that_are_no_names_have_their_key_before_them(results: Path) -> None:
@@ -612,9 +610,7 @@ def test_values_that_are_no_names_have_their_key_before_them(results: Path) -> N
     sweep = create_sweep(results, "lab", runs)
     for run in runs:
         train(sweep, run, 1000.0, [0.0, 100 * float(str(run.overrides[LR])) + run.seed / 100])
-    assert " Returns of all values: lr=0.1 leads, by more than luck" in verdict(
-        compare_by(collect([sweep]), LR)
-    )
+    assert " Returns of all values: lr=0.1 leads significantly" in verdict(compare_by(collect([sweep]), LR))
 
 
 def test_returns_of_different_tasks_are_not_ranked(results: Path) -> None:

@@ -110,7 +110,7 @@ def test_who_won_by_how_much_beyond_the_noise(results: Path) -> None:
     told = verdict(found)
     assert "cluster trains 1.51 times as fast as laptop" in told
     assert "a million frames cost 2.66 times as much on cluster as on laptop (95 % interval 2.61 to" in told
-    assert told.count("12 pairs: more than noise") == 2
+    assert told.count("12 pairs: significant") == 2
 
 
 def test_the_cells_are_by_configuration_with_the_money_of_a_full_job(results: Path) -> None:
@@ -140,7 +140,7 @@ def test_equal_targets_are_told_to_be_equal(results: Path) -> None:
     speed, _ = ratios(found)
     assert speed.value == pytest.approx(1, rel=0.02)
     assert not speed.beyond_noise
-    assert "no more than noise" in verdict(found)
+    assert "not significant" in verdict(found)
     assert verdict(found).startswith("No clear difference in speed between")
 
 

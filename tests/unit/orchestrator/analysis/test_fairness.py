@@ -131,7 +131,7 @@ def test_equal_mixtures_of_code_are_ranked_below_a_red_flag(results: Path) -> No
         finish(sweep.run(run.run_id), run, [Row(0, 6000, 1.0, {EVAL: value})], **own)
     collected = collect([sweep])
     (answer,) = answers(final_returns(groups(collected), intervals=False))
-    assert answer.verdict == "iql leads, by more than luck (6 seeds)"
+    assert answer.verdict == "iql leads significantly (6 seeds)"
     assert flags(collected) == ["code"]
     assert CliRunner().invoke(app, ["report", "speed", "--results", str(results)]).exit_code == 0
     page = (sweep.report / "index.html").read_text()

@@ -47,7 +47,7 @@ def family(figures: Figures, algorithms: int, seeds: int) -> list[str]:
     found = final_returns(groups(collected(figures, algorithms, seeds)), intervals=False)
     table = improvement_table(standing(found).pairs)
     names = [head.name for head in table.columns]
-    return [row[names.index("more than luck")].text for row in table.rows]
+    return [row[names.index("significant")].text for row in table.rows]
 
 
 def most(pages: int) -> int:
@@ -186,7 +186,7 @@ def test_two_equal_values_are_seldom_told_apart_by_compare(seeds: int, repeats: 
 
     told = [verdict(compare_by(collected(equal, 2, seeds), "algorithm")) for _ in range(repeats)]
     assert sum("higher in" in one or "lower in" in one for one in told) <= (0 if seeds < 5 else 7)
-    assert sum(": more than noise" in one or "fastest" in one for one in told) <= (0 if seeds < 5 else 7)
+    assert sum(": significant" in one or "fastest" in one for one in told) <= (0 if seeds < 5 else 7)
 
 
 def test_what_is_clear_is_told_on_a_page_of_any_length() -> None:

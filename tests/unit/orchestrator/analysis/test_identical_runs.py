@@ -58,7 +58,7 @@ def test_seeds_without_effect_count_as_one_run_and_give_no_verdict(results: Path
     assert not answer.compared
     assert "leads" not in answer.verdict
     compared = compare_by(collected, "lr")
-    assert "final returns are not comparable, so they are not ranked" in verdict(compared)
+    assert "Final returns are not comparable, so they are not ranked" in verdict(compared)
     assert any("6 seeds gave identical metrics (lr=0.1, lr=0.5)" in note for note in notes(compared))
 
 
@@ -85,7 +85,7 @@ def test_a_repeated_run_counts_once_and_a_policy_that_never_learns_counts_in_eve
     assert [len(final.values) for final in finals] == [6, 5]
     assert unranked(finals) == []
     [answer] = answers(finals)
-    assert answer.verdict == "lr=0.5 leads, by more than luck (5 seeds)"
+    assert answer.verdict == "lr=0.5 leads significantly (5 seeds)"
 
 
 def test_runs_that_are_constant_in_every_seed_are_not_identical(results: Path) -> None:

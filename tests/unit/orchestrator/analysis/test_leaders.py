@@ -51,7 +51,7 @@ def test_a_clear_winner_leads_alone() -> None:
     (one,) = found(lambda name, _: generator.normal(4.0 * (name == "a3")), 10)
     assert [leader.label for leader in one.leaders] == ["a3"]
     assert one.more is None
-    assert str(one) == "t1: a3 leads, by more than luck (10 seeds)"
+    assert str(one) == "t1: a3 leads significantly (10 seeds)"
 
 
 def test_two_winners_that_are_alike_lead_together() -> None:

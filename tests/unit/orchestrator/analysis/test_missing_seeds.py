@@ -114,7 +114,7 @@ def test_a_variant_whose_seeds_all_failed_is_bounded_and_named(nan: bool) -> Non
     returns = {name: generator.normal(20.0 * (name == "a"), 1, 10).tolist() for name in "abc"}
     finals = told(with_failures(returns, {"a": [3], "c": list(range(10))}, nan=nan))
     (answer,) = answers(finals)
-    assert str(answer).startswith("t: a leads, by more than luck (9 seeds)")
+    assert str(answer).startswith("t: a leads significantly (9 seeds)")
     assert str(answer).endswith("left out, without a return: c")
     assert answer.as_dict()["left_out"] == ["c"]
     assert lead_holds(answer, finals) is False

@@ -23,7 +23,7 @@ _NOTE = (
     "A variant is on the front if all that return more also cost more; costs within 5 % count as equal. "
     "Returns are interquartile means over seeds, costs medians over runs: dollars where all variants of a "
     "task have a price, else wall time. "
-    "Neither says what is more than luck, and wall times depend on machines: see the fairness audit."
+    "Neither says what is significant, and wall times depend on machines: see the fairness audit."
 )
 
 _UNTIL = (

@@ -17,7 +17,7 @@ _MOST_ROWS, _MOST_NAMED = 6, 4
 
 HOW_TO_READ_SPEED = (
     "The grid varies only how fast runs train, so the answer is a speed. A dot is the frames/s of one run, "
-    "the line their median. A grey setting is slower than the fastest by more than noise: a t-test of log "
+    "the line their median. A grey setting is significantly slower than the fastest: a t-test of log "
     f"speeds of equal seeds, corrected for the settings of the card; below {FEW_SEEDS} seeds there is none. "
     "More environments can learn differently with the same frames: compare the returns too."
 )

@@ -195,9 +195,9 @@ def _worst_case(holds: bool | None) -> tuple[str, ...]:
     if holds is None:
         return ()
     return (
-        "more than luck also if all missing seeds were against the leader"
+        "significant also if all missing seeds were against the leader"
         if holds
-        else "no more than luck if all missing seeds were against the leader",
+        else "not significant if all missing seeds were against the leader",
     )
 
 
@@ -223,7 +223,7 @@ def _notes(answer: TaskAnswer) -> tuple[str, ...]:
         notes.append(f"too few seeds to be told apart from anything: {listed(few, _MOST_NAMED)}")
     if answer.behind:
         notes.append(
-            f"behind, by more than luck: {listed([variant.label for variant in answer.behind], _MOST_NAMED)}"
+            f"significantly behind: {listed([variant.label for variant in answer.behind], _MOST_NAMED)}"
         )
     if answer.left_out:
         notes.append(answer.left_out)

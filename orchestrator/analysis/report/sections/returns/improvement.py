@@ -45,7 +45,7 @@ _PAIRS = (
     "95 % interval by bootstrap over seeds, of that pair by itself; it says how often, not by how much. X "
     "has the highest interquartile mean of the variants with two thirds of the most seeds in its task or "
     "more, over all tasks it is the one that beats the others most often, and P the mean over tasks. Y are "
-    "the next ones, up to 50 of a task. More than luck: p is the higher p-value of two tests, corrected "
+    "the next ones, up to 50 of a task. Significant: p is the higher p-value of two tests, corrected "
     "for all that is compared, as X was picked from it. Where alike variants have the same "
     "distribution of returns, at most one page in twenty has a yes by luck. "
     f"Variants with fewer than {FEW_SEEDS} seeds are left out."
@@ -85,13 +85,9 @@ def improvement_pictures(improvements: Sequence[Improvement]) -> Iterator[Pictur
 
 
 def _verdict_text(pairs: Sequence[Improvement]) -> str:
-    """Name the variants that differ by more than luck."""
+    """Name the variants that differ significantly."""
     apart = [pair.other.label for pair in pairs if pair.beyond_chance]
-    return (
-        f"More than luck: {plotting.listed(apart)}."
-        if apart
-        else "None of these differences is more than luck."
-    )
+    return f"Significant: {plotting.listed(apart)}." if apart else "None of these differences is significant."
 
 
 def _improvements(pairs: Sequence[Improvement], title: str, *, small: bool) -> Draw:
@@ -121,7 +117,7 @@ def improvement_table(improvements: Sequence[Improvement]) -> Table:
             "X": Cell(improvement.better.label),
             "Y": Cell(improvement.other.label),
             "#P(X > Y) [95 %]": cells.estimated(improvement, "{:.2f}".format),
-            "more than luck": Cell(
+            "significant": Cell(
                 improvement.verdict, None if improvement.beyond_chance is None else improvement.chance
             ),
             "runs of X and Y": Cell(f"{improvement.better.n} and {improvement.other.n}"),
