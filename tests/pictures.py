@@ -1,4 +1,4 @@
-"""The pictures of README.md and docs/: `make pictures` trains sweeps/seeds.yaml and draws them from its results."""
+"""The pictures of README.md and docs/: `make pictures` trains sweeps/seeds.yaml, then draws them."""
 
 from __future__ import annotations
 
