@@ -12,7 +12,7 @@ SOURCES := orchestrator jobs tests benchmarks examples
 # Procgen by EnvPool without the assets of its other games: the two packages that it imports, and Qt's libraries.
 PROCGEN := --no-deps envpool envpool-assets PyQt5-Qt5 dm-env optree
 
-.PHONY: help setup demo pictures procgen format lint type test-fast test test-nightly test-slurm test-sky bench bench-returns bench-slurm docs dist check
+.PHONY: help setup demo pictures procgen format lint type test-fast coverage test test-nightly test-slurm test-sky bench bench-returns bench-slurm docs dist check
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -46,6 +46,9 @@ type: $(VENV)/.dev  ## types
 test-fast:  ## unit tests, before a commit: no cluster, no training (4 minutes); ARGS="-k resume -x" goes to pytest
 	$(call prepare,base)
 	$(BIN)/pytest --numprocesses 2 tests/unit -m "not slow" $(ARGS)
+
+coverage:  ## the lines that `make test-fast` reaches, without those of processes that tests start
+	@$(MAKE) --no-print-directory test-fast ARGS="--cov=orchestrator --cov=jobs --cov-report=term $(ARGS)"
 
 test:  ## all tests but the nightly ones; installs Debian's packages for them where it may
 	$(call prepare,install)
@@ -81,11 +84,16 @@ bench-slurm: $(VENV)/.bench  ## the same on a real Slurm cluster that it starts 
 docs: $(VENV)/.dev  ## build docs/ into site/, warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# From the commit, not from the working tree; the wheel's files have the commit's date.
+# From the commit, not from the working tree. Files have the commit's date, so that a commit gives the same bytes each
+# time; setuptools dates what it puts into an sdist by the clock, therefore the sdist is packed again.
 dist: $(if $(filter $(BIN)/%,$(DIST_PYTHON)),$(VENV)/.dev)  ## build the wheel and the sdist of the commit into dist/
 	@rm -rf dist && mkdir dist
-	@source=$$(mktemp -d) && trap 'rm -rf "$$source"' EXIT && git archive HEAD | tar -x -C "$$source" && \
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(DIST_PYTHON) -m build --quiet --outdir dist $(BUILD_OPTIONS) "$$source"
+	@source=$$(mktemp -d) && trap 'rm -rf "$$source"' EXIT && date=$$(git log -1 --format=%ct) && \
+	git -c tar.umask=0022 archive HEAD | tar -x -C "$$source" && \
+	SOURCE_DATE_EPOCH=$$date $(DIST_PYTHON) -m build --quiet --outdir dist $(BUILD_OPTIONS) "$$source" && \
+	mkdir "$$source/sdist" && tar -x -C "$$source/sdist" -f dist/*.tar.gz && cd dist && \
+	tar --sort=name --mtime=@$$date --owner=0 --group=0 --numeric-owner --use-compress-program="gzip -9n" \
+	  -c -f *.tar.gz -C "$$source/sdist" $$(ls "$$source/sdist")
 	@ls dist
 
 check: lint type docs test  ## what CI runs

@@ -35,15 +35,10 @@ print(json.dumps({
 """
 
 
-class Installed:
-    """An environment that holds the wheel, with an empty folder to type commands in.
-
-    What the wheel needs is taken from the environment of this test; the clone is not on the path: records of
-    editable installs are not read from a folder that a .pth file names.
-    """
+class Environment:
+    """An environment without packages, with an empty folder to type commands in."""
 
     def __init__(self, tmp_path: Path) -> None:
-        self.wheel = build_wheel(tmp_path)
         self.environment = tmp_path / "environment"
         self.folder = tmp_path / "empty"
         self.folder.mkdir()
@@ -51,9 +46,6 @@ class Installed:
         subprocess.run([sys.executable, "-m", "venv", *options], check=True, capture_output=True)
         self.python = self.environment / "bin" / "python"
         (self.site,) = self.environment.glob("lib/python3*/site-packages")
-        (self.site / "needed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-        pip = [sys.executable, "-m", "pip", "--python", self.python, "install", "--quiet", "--no-index"]
-        subprocess.run([*pip, "--no-deps", self.wheel], check=True, capture_output=True)
 
     def run(self, *command: str | Path) -> subprocess.CompletedProcess[str]:
         """Type it; only this environment's programs are found, and no path of the clone is inherited."""
@@ -67,6 +59,21 @@ class Installed:
             text=True,
             timeout=600,
         )
+
+
+class Installed(Environment):
+    """An environment that holds the wheel.
+
+    What the wheel needs is taken from the environment of this test; the clone is not on the path: records of
+    editable installs are not read from a folder that a .pth file names.
+    """
+
+    def __init__(self, tmp_path: Path) -> None:
+        super().__init__(tmp_path)
+        self.wheel = build_wheel(tmp_path)
+        (self.site / "needed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        pip = [sys.executable, "-m", "pip", "--python", self.python, "install", "--quiet", "--no-index"]
+        subprocess.run([*pip, "--no-deps", self.wheel], check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
@@ -95,21 +102,76 @@ def test_commands_keep_their_names(installed: Installed) -> None:
         assert f"Usage: {command}" in said.stdout
 
 
-def test_a_sweep_from_the_wheel(installed: Installed) -> None:
-    (installed.folder / "grid.yaml").write_text(GRID)
-    (installed.folder / "program.py").write_text(PROGRAM)
-    for command, told in (
-        ("check grid.yaml", "all good: 2 runs"),
-        ("sweep --grid grid.yaml", "2/2 done"),
-        ("collect wheel", "wrote results/wheel/results.parquet"),
-    ):
-        said = installed.run("orchestrate", *command.split())
+UV = Path(sys.executable).with_name("uv")
+SWEEP = {
+    "check grid.yaml": "all good: 2 runs",
+    "sweep --grid grid.yaml": "2/2 done",
+    "collect wheel": "wrote results/wheel/results.parquet",
+}
+AFTERWARDS = {
+    "report wheel": "index.html",
+    "figures wheel": "curves.pdf",
+    "top --help": "Usage: orchestrate top",
+}
+TYPED = """
+from orchestrator.api import Launched, launch
+
+sweep: Launched = launch("grid.yaml")
+runs = sweep.collect().runs
+"""
+
+
+def type_all(environment: Environment, commands: dict[str, str]) -> None:
+    """Type these commands of `orchestrate` about a sweep; each must print its text."""
+    (environment.folder / "grid.yaml").write_text(GRID)
+    (environment.folder / "program.py").write_text(PROGRAM)
+    for command, told in commands.items():
+        said = environment.run("orchestrate", *command.split())
         assert said.returncode == 0, said.stdout + said.stderr
         assert told in said.stdout
+
+
+def test_a_sweep_from_the_wheel(installed: Installed) -> None:
+    type_all(installed, SWEEP)
     (result, _) = (installed.folder / "results" / "wheel" / "runs").glob("*/result.json")
     assert json.loads(result.read_text())["versions"]["orchestrate"]
     ours = list((installed.folder / "results" / "wheel" / "code").glob("*/ours/orchestrator/templates/*"))
     assert ours, "the code that is kept with the sweep is not the wheel's"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("resolution", ["lowest-direct", "highest"])
+def test_a_sweep_with_the_oldest_and_the_newest_packages(
+    installed: Installed, tmp_path: Path, resolution: str
+) -> None:
+    """Needs an index of packages: PyPI, or that of uv's own configuration."""
+    environment = Environment(tmp_path)
+    install = [UV, "pip", "install", "--quiet", "--system-certs", "--python", environment.python]
+    for packages in (
+        ["--resolution", resolution, "-r", ROOT / "pyproject.toml"],
+        ["--no-deps", installed.wheel],
+    ):
+        said = subprocess.run([*install, *packages], capture_output=True, text=True, timeout=600)
+        assert said.returncode == 0, f"uv could not install the {resolution} packages:\n{said.stderr}"
+    type_all(environment, SWEEP | AFTERWARDS)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("last_line", "told"),
+    [
+        ("print(len(runs.columns))", "Success"),
+        ("sweep.colect()", 'error: "Launched" has no attribute "colect"'),
+    ],
+    ids=["right", "wrong"],
+)
+def test_a_program_on_the_installed_wheel_is_checked_by_its_types(
+    installed: Installed, last_line: str, told: str
+) -> None:
+    (installed.folder / "typed.py").write_text(TYPED + last_line + "\n")
+    mypy = [Path(sys.executable).with_name("mypy"), "--strict", "--python-executable", installed.python]
+    said = installed.run(*mypy, "--config-file=", "typed.py")
+    assert told in said.stdout, said.stdout + said.stderr
 
 
 def test_a_project_begins_from_the_wheel(installed: Installed) -> None:
