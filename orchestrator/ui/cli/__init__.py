@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from orchestrator.ui.cli.submit import accept, cancel_retry, check, delegated, e
 from orchestrator.ui.cli.watch import logs, monitor, status, top
 from orchestrator.ui.terminal.output import protect_streams
 
+# Set by a shell that completes a word; typer makes it of the program's name.
+_COMPLETE = "_ORCHESTRATE_COMPLETE"
 _STYLE: dict[str, Any] = {
-    "add_completion": False,
     "rich_markup_mode": "rich",
     "pretty_exceptions_enable": False,
     "context_settings": {"help_option_names": ["-h", "--help"]},
@@ -73,17 +75,22 @@ def version(
 
 def main() -> None:
     """The console script `orchestrate`."""
-    _run(app)
+    program = typer.main.get_command(app)
+    if _COMPLETE in os.environ:
+        from orchestrator.ui.cli import completion
+
+        completion.prepare(program)
+    _run(program)
 
 
 def sync_results() -> None:
     """The console script `sync-results`: the command `orchestrate sync`."""
-    alone = typer.Typer(**_STYLE)
+    alone = typer.Typer(add_completion=False, **_STYLE)
     alone.command()(sync.sync)
     _run(alone)
 
 
-def _run(program: typer.Typer) -> None:
+def _run(program: Callable[[], Any]) -> None:
     """Run a program; print an error as one line and the next command, never as a traceback."""
     protect_streams()
     # A search for garbage visits all objects in use: of a large sweep there are millions.
