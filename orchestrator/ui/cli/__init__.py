@@ -18,7 +18,7 @@ from orchestrator.core.errors import ChecksFailedError, OrchestrateError
 from orchestrator.ui.cli.common import print_error, print_problems, print_warnings
 from orchestrator.ui.cli.help_page import ProgramGroup
 from orchestrator.ui.cli.results import clean, collect, compare, evaluate, figures, report, sync
-from orchestrator.ui.cli.setup import doctor, init, profiles
+from orchestrator.ui.cli.setup import doctor, init, profiles, schema
 from orchestrator.ui.cli.submit import accept, cancel_retry, check, delegated, estimate, sweep
 from orchestrator.ui.cli.watch import logs, monitor, status, top
 from orchestrator.ui.terminal.output import protect_streams
@@ -57,6 +57,7 @@ app.command("figures")(figures.figures)
 app.command("compare")(compare.compare)
 app.command("clean")(clean.clean)
 app.command("profiles")(profiles.profiles)
+app.command("schema")(schema.schema)
 app.command("doctor")(doctor.doctor)
 app.command("release", hidden=True)(delegated.release)
 app.command("stop", hidden=True)(delegated.stop)

@@ -34,7 +34,7 @@ def prepare(program: click.Command) -> None:
         for param in command.params:
             metavar = (getattr(param, "metavar", None) or "").rstrip(".,…")
             if (words := _WORDS.get(metavar)) is not None:
-                param._custom_shell_complete = _quietly(words)  # type: ignore[assignment]
+                param._custom_shell_complete = _quietly(words)
 
 
 def _quietly(words: Callable[[click.Context, str], _Words]) -> Any:
