@@ -150,6 +150,7 @@ def test_what_is_on_record_does_not_play_again_where_nobody_names_a_run(
     assert [one["returns"] for one in again] == [one["returns"] for one in played.values()]
 
 
+@pytest.mark.nightly
 def test_the_best_policy_is_the_one_that_training_logged_the_highest_return_of(theatre: Theatre) -> None:
     before = set(theatre.sweep.path.rglob("*")) | {theatre.sweep.evaluations.path}
     found = theatre.evaluate("--best", "--seed", str(SEED), "--episodes", str(EPISODES))

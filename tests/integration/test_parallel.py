@@ -134,7 +134,7 @@ def test_no_process_outlives_the_worker(training: Training) -> None:
     wait_for(lambda: not any(map(running, processes.values())), what="the end of the processes")
 
 
-@pytest.mark.nightly(but=["synchronous-actor 0"])
+@pytest.mark.nightly
 @pytest.mark.parametrize(("mode", "who"), [("alone", "its process"), ("synchronous", "actor 0")])
 def test_a_run_whose_own_process_hangs_is_ended_and_goes_on(results: Path, mode: str, who: str) -> None:
     training = Training(results, mode, actor_timeout=2)

@@ -157,6 +157,7 @@ def test_an_installed_package(project: Path, tmp_path: Path) -> None:
     assert states(project, site) == {"stale"}
 
 
+@pytest.mark.nightly
 def test_faults_of_plugins_are_told_with_their_place(project: Path) -> None:
     grid = project / "corridor.yaml"
     edit(grid, "task: corridor/meet\n", "task.lenght: 3\n")

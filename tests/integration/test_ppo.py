@@ -67,7 +67,7 @@ def final_state(folder: Path) -> dict[str, Any]:
     return torch.load(newest.path, weights_only=True)["payload"]
 
 
-@pytest.mark.nightly(but=["gymnasium", "two actors", "a2c"])
+@pytest.mark.nightly(but=["gymnasium", "a2c"])
 @pytest.mark.parametrize(
     ("trainer", "more", "number"),
     [

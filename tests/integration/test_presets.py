@@ -56,6 +56,7 @@ def test_check_takes_every_preset_and_a_machine_without_a_gpu_skips_those_for_on
     assert all("needs a GPU" in why for why in report["skipped"].values())
 
 
+@pytest.mark.nightly
 def test_what_they_set() -> None:
     code = (
         "import json\n"

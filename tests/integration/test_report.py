@@ -381,6 +381,7 @@ def two_sweeps(results: Path) -> list[SweepDir]:
     return sweeps
 
 
+@pytest.mark.nightly
 def test_what_several_sweeps_trained_is_compared_by_sweep(results: Path) -> None:
     page = page_of(two_sweeps(results), results / "report")
     assert rows_of(page, "settings") == [
@@ -452,6 +453,7 @@ def test_a_sweep_against_another_from_five_seeds_on_and_only_where_returns_came_
     assert page.words.index(flag) < page.words.index("P(> before)")
 
 
+@pytest.mark.nightly
 def test_sweeps_that_share_nothing_say_so(results: Path) -> None:
     sweeps = [
         finished_sweep(results, name, {"task": [name], "algorithm": ["mappo"], "seed": [0]}, iterations=1)
@@ -470,6 +472,7 @@ def test_one_sweep_has_no_table_of_sweeps(results: Path) -> None:
     assert "Performance profiles" not in page.words
 
 
+@pytest.mark.nightly
 def test_profiles_and_probabilities_are_told_in_words_too(results: Path) -> None:
     runs = matrix_runs({"task": ["a", "b"], "algorithm": ["mappo", "iql"], "seed": range(6)})
     sweep = create_sweep(results, "told", runs)

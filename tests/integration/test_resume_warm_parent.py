@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 LOAD = """
 import os, sys
 import jobs.trainers.benchmarl.engine.experiment
@@ -15,6 +17,7 @@ print(threads, "wandb" in sys.modules, torch.cuda.is_initialized())
 """
 
 
+@pytest.mark.nightly
 def test_loading_the_trainer_starts_no_thread_no_wandb_no_cuda() -> None:
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     answer = subprocess.run(

@@ -156,6 +156,7 @@ def written(bed: Bed) -> Iterator[Path]:
     return (path for path in bed.home.rglob("*") if path.is_file())
 
 
+@pytest.mark.nightly
 def test_down_while_it_is_being_started(bed: Bed) -> None:
     task = "resources: {infra: slurm/test, cpus: 2}\nrun: sleep 60\n"
     request = client.launch("early", task, secrets={})

