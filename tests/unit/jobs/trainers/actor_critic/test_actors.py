@@ -207,8 +207,8 @@ def test_no_update_of_an_actor_that_learns_is_lost_and_none_is_half_done() -> No
             step = steps.pop()
             assert 3 * number <= step <= 3 * number + 6
             assert 3 * number * 32 <= rows <= (3 * number + 6) * 32
-            # Actors that are ahead may have learned nothing since the time before. Statistics of returns, which
-            # are buffers, are shared before the step.
+            # Actors that are ahead may have learned nothing since the time before. Statistics of returns are
+            # buffers, which are shared before the step.
             changed = any((before[name] != value).any() for name, value in own.policy.named_parameters())
             assert changed == (step > last)
             last = step
