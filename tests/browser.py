@@ -51,7 +51,7 @@ class Browser:
     def __init__(self, profile: Path) -> None:
         executable = shutil.which("chromium")
         if executable is None:
-            raise BrowserError("there is no chromium here; on Debian: apt-get install chromium")
+            raise BrowserError("there is no chromium here; on Debian and Ubuntu: tests/packages.sh install")
         theirs_in, self._write = _pipe()
         self._read, theirs_out = _pipe()
         # It reads its descriptor 3 and writes to 4, which only a shell can give it by number.

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="which tests marked `nightly` to run too: a tenth is drawn by the seed, such as the commit's id",
     )
     missing_parts.pytest_addoption(parser)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
+    """Refuse a test whose ``nightly(but=…)`` names a case that it does not have."""
+    made = yield
+    for item in made[:1] if isinstance(made, list) else ():
+        marker = item.get_closest_marker("nightly")
+        cases = {one.callspec.id for one in made if hasattr(one, "callspec")}
+        if marker and (unknown := {*marker.kwargs.get("but", ())} - cases):
+            raise pytest.UsageError(f"{item.nodeid}: nightly(but={sorted(unknown)}): no such case")
+    return made
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

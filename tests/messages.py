@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from tests.helpers import ROOT
@@ -94,7 +95,7 @@ def _texts(node: ast.expr, texts: dict[str, ast.expr]) -> list[str]:
         case ast.Constant(value=str(text)):
             return [" ".join(text.split())]
         case ast.JoinedStr():
-            return [" ".join("".join(map(_part, node.values)).split())]
+            return [" ".join(_joined(node.values).split())]
         case ast.IfExp():
             return [*_texts(node.body, texts), *_texts(node.orelse, texts)]
         case ast.Name(id=name) if name in texts:
@@ -102,6 +103,19 @@ def _texts(node: ast.expr, texts: dict[str, ast.expr]) -> list[str]:
         case ast.Constant(value=None):
             return []
     return [_ANYTHING]
+
+
+def _joined(values: list[ast.expr]) -> str:
+    """Join the parts of a text. A value that touches a word is there at times only: it becomes `…`."""
+    text = ""
+    for value, following in pairwise([*values, ast.Constant("")]):
+        part = _part(value)
+        if isinstance(value, ast.FormattedValue):
+            touches = text[-1:].isalpha() or text.endswith((")", _ANYTHING))
+            if touches or (isinstance(following, ast.Constant) and _part(following)[:1].isalpha()):
+                part = _ANYTHING
+        text = text.removesuffix(_ANYTHING) + part if part == _ANYTHING else text + part
+    return text
 
 
 def _part(node: ast.expr) -> str:

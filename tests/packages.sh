@@ -37,6 +37,8 @@ chromium             program:chromium       browser
 fuse                 program:fusermount     fuse
 libfuse2             library:libfuse.so.2   fuse
 strace               program:strace         strace
+zsh                  program:zsh            shells
+fish                 program:fish           shells
 libgl1               library:libGL.so.1     opengl
 libglu1-mesa         library:libGLU.so.1    opengl
 libegl1              library:libEGL.so.1    opengl

@@ -20,7 +20,6 @@ from tests.slurm.daemons import BOOT, ClusterError, Daemons
 
 PROGRAMS = Path("/usr/lib/gridengine")
 SHARED = Path("/usr/share/gridengine")
-PACKAGES = "gridengine-master gridengine-exec gridengine-client"
 SLOTS = 4
 # Seconds between SIGUSR2 and SIGKILL of a job that is deleted.
 NOTIFY_S = 30
@@ -90,7 +89,7 @@ class Cell:
     def in_temporary_folder(cls) -> Cell:
         """A cell that is not started yet, where this machine can run one."""
         if not (PROGRAMS / "sge_qmaster").exists() or not (PROGRAMS / "sge_execd").exists():
-            raise ClusterError(f"Grid Engine is not here. On Debian and Ubuntu: apt-get install {PACKAGES}")
+            raise ClusterError("Grid Engine is not here. On Debian and Ubuntu: tests/packages.sh install")
         if os.geteuid() != 0:
             raise ClusterError("Grid Engine's daemons need root: run this as root, in a container, say")
         folder = Path(tempfile.mkdtemp(prefix="gridengine-", dir="/tmp"))

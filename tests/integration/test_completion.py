@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import select
-import shutil
 import subprocess
 import sys
 import time
@@ -114,7 +113,7 @@ def test_bash_completes_every_kind_of_word(project: Path, tmp_path: Path) -> Non
     shell.close()
 
 
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh")
+@pytest.mark.shells
 def test_zsh_completes_sweeps_and_runs(project: Path, tmp_path: Path) -> None:
     shell = installed("zsh", project, tmp_path / "home")
     shell.type("orchestrate \t", "\x07")  # the first tab loads the functions
@@ -124,7 +123,7 @@ def test_zsh_completes_sweeps_and_runs(project: Path, tmp_path: Path) -> None:
     shell.close()
 
 
-@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+@pytest.mark.shells
 def test_fish_completes_sweeps_and_runs(project: Path, tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     own = {"PATH": path, "HOME": str(tmp_path), "TERM": "dumb", "LC_ALL": "C.UTF-8"}

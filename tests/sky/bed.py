@@ -206,7 +206,7 @@ class Bed(Laptop):
         curl = shutil.which("curl")
         if not uv.exists() or curl is None:
             raise ClusterError(
-                "the SkyPilot bed needs uv beside this Python (make setup) and curl (apt-get install curl)"
+                "the SkyPilot bed needs uv beside this Python (make setup) and curl, see tests/packages.sh"
             )
         _put(self.bin / "curl", _CURL.format(bin=self.bin, curl=curl))
         exports = shlex.join(f"{name}={text}" for name, text in os.environ.items() if _of_downloads(name))

@@ -17,18 +17,11 @@ from typing import Any
 
 from tests.helpers import children, kill
 
-# Debian's package for each program that has to be there.
-PACKAGES: Mapping[str, str] = {
-    "munged": "munge",
-    "mariadbd": "mariadb-server-core",
-    "mariadb-install-db": "mariadb-server-core",
-    "my_print_defaults": "mariadb-client-core",
-    "slurmdbd": "slurmdbd",
-    "slurmctld": "slurm-wlm",
-    "slurmd": "slurm-wlm",
-    "sbatch": "slurm-wlm",
-    "nsenter": "util-linux",
-}
+# Programs that have to be there; tests/packages.sh has their packages.
+PROGRAMS = (
+    *("munged", "mariadbd", "mariadb-install-db", "my_print_defaults"),
+    *("slurmdbd", "slurmctld", "slurmd", "sbatch", "nsenter"),
+)
 
 BOOT = 60.0  # seconds that one part of the cluster may take to come up on a loaded machine
 
@@ -44,12 +37,11 @@ def search_path() -> str:
 
 def require_parts() -> None:
     """Refuse, with what to do, where the cluster cannot run."""
-    missing = [program for program in PACKAGES if not shutil.which(program, path=search_path())]
+    missing = [program for program in PROGRAMS if not shutil.which(program, path=search_path())]
     if missing:
-        packages = " ".join(sorted({PACKAGES[program] for program in missing}))
         raise ClusterError(
             f"the test cluster needs {', '.join(missing)}, not found on PATH. On Debian and Ubuntu: "
-            f"apt-get install {packages}"
+            "tests/packages.sh install"
         )
     if os.geteuid() != 0:
         raise ClusterError(

@@ -22,13 +22,13 @@ def test_a_message_is_found_with_what_to_type_next(tmp_path: Path, monkeypatch: 
         "class OwnError(OrchestrateError): ...\n"
         "def fail(sweep, many):\n"
         "    hint = f'write {sweep.name}'\n"
-        "    text = f'found {many} sweeps, ' f'expected {sweep.path}'\n"
+        "    text = f'found {many} sweeps, ' f'expected {sweep.path}{more}'\n"
         "    raise OwnError(text if many else 'no sweep is here', hint=hint)\n"
         "def pass_on(error):\n"
         "    raise OwnError(str(error))\n"
     )
     monkeypatch.setattr("tests.messages.ROOT", tmp_path)
     assert messages(".") == [
-        Message("OwnError", "found MANY sweeps, expected PATH", "write SWEEP"),
+        Message("OwnError", "found MANY sweeps, expected PATH…", "write SWEEP"),
         Message("OwnError", "no sweep is here", "write SWEEP"),
     ]
