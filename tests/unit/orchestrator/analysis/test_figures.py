@@ -92,6 +92,8 @@ def test_a_file_chooses_panels_labels_order_and_size(collected: Collected, tmp_p
     svg = (tmp_path / "out" / "curves.svg").read_text()
     assert 'width="234pt"' in svg
     assert "#dc143c" in svg
+    drawn = re.findall("<!-- (.*) -->", svg)  # each text, beside its outlines
+    assert [text for text in drawn if text in ("Second", "Ours", "B")] == ["Second", "Ours", "B"]
 
 
 @pytest.mark.parametrize(
