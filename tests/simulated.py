@@ -39,7 +39,7 @@ def simulated(
 
 def of_readings(readings: Sequence[RunReading], trainer: str = "benchmarl") -> Collected:
     """The tables of these readings."""
-    runs, keys = runs_table(readings, {"s": trainer})
+    runs, keys = runs_table(readings, {reading.sweep: trainer for reading in readings})
     return Collected(runs, metrics_table(readings), keys, (), (), ())
 
 

@@ -151,14 +151,13 @@ def task_profiles(finals: Sequence[Final]) -> list[Profiles]:
 
 
 def overall_profiles(
-    finals: Sequence[Final], scores: Mapping[str, tuple[float, float]] | None = None
+    every: Sequence[Variant], scores: Mapping[str, tuple[float, float]] | None = None
 ) -> list[Profiles]:
     """Return profiles over all tasks, of rankable variants that have them all; none without two of each.
 
     A task's returns are scaled by the worst and the best final return of these variants, or by ``scores``;
     a task with equal returns is left out.
     """
-    every = over_tasks(finals)
     tasks = tuple(_spans(every))
     whole = [variant for variant in every if variant.scores.keys() >= set(tasks)]
     left_out = tuple(variant.label for variant in every if variant.scores and variant not in whole)
@@ -206,7 +205,6 @@ def _profiles(
     left_out: tuple[str, ...] = (),
 ) -> Profiles:
     """Return the profiles of rankable variants over these tasks, scaled by ``spans`` if there are any."""
-
     scores = [[scaled(variant, task, spans) for task in tasks] for variant in panel]
     axis = _thresholds(np.concatenate([part for own in scores for part in own]))
     profiles = (

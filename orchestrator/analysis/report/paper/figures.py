@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from orchestrator.analysis.groups.curves import Curve
-from orchestrator.analysis.groups.grouping import Final
+from orchestrator.analysis.groups.grouping import SeedGroup
 from orchestrator.analysis.groups.variants import Profiles, Variant, over_tasks, overall_profiles, scaled
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.drawing import plotting
@@ -42,13 +42,28 @@ class Paper:
     settings: FigureSettings
 
     @cached_property
+    def _every(self) -> list[Variant]:
+        return over_tasks(self.data.returning)
+
+    @cached_property
     def variants(self) -> list[tuple[Variant, str]]:
-        """The variants with their labels."""
-        every = {one.label: one for one in over_tasks(self.data.returning)}
-        labels = self.settings.variants or {
-            name: name for name in sorted(every, key=lambda name: every[name].number)
+        """The variants with their labels, each with its returns in the panels' tasks."""
+        every = {
+            one.label: replace(
+                one, scores={task: one.scores[task] for task in self.panels if task in one.scores}
+            )
+            for one in sorted(self._every, key=lambda one: one.number)
         }
+        labels = self.settings.variants or {name: name for name in every}
         return [(every[name], label) for name, label in labels.items()]
+
+    @cached_property
+    def _sweeps_apart(self) -> bool:
+        return any(one.side for one in self._every)
+
+    def key(self, of: Variant | SeedGroup) -> tuple[int, int]:
+        """Return what a variant and its groups have in common: its number, and its sweep if kept apart."""
+        return of.number, of.side if self._sweeps_apart else 0
 
     @cached_property
     def panels(self) -> Mapping[str, str]:
@@ -57,21 +72,9 @@ class Paper:
         return self.settings.panels or {task: task for task in tasks}
 
     @cached_property
-    def finals(self) -> list[Final]:
-        """The final returns of these variants in these tasks."""
-        known = {(one.number, one.side) for one, _ in self.variants}
-        several = len({one.side for one, _ in self.variants}) > 1
-        return [
-            final
-            for final in self.data.returning
-            if final.group.task in self.panels
-            and (final.group.number, final.group.side if several else 0) in known
-        ]
-
-    @cached_property
     def aggregate(self) -> Profiles | None:
         """The profiles over all tasks; ``None`` for one task, or variants that lack one or are not ranked."""
-        found = overall_profiles(self.finals, self.settings.scores)
+        found = overall_profiles([one for one, _ in self.variants], self.settings.scores)
         return found[0] if found else None
 
     def colour(self, variant: Variant) -> str:
@@ -159,9 +162,9 @@ def _curves(paper: Paper) -> Figure:
     figure, panels = _grid(paper.settings, len(by_task), 0.25)
     columns = _columns(paper.settings, len(panels))
     for at, (on, (task, curves)) in enumerate(zip(panels, by_task.items(), strict=True)):
-        own = {(curve.group.number, curve.group.side): curve for curve in curves}
+        own = {paper.key(curve.group): curve for curve in curves}
         for variant, _ in paper.variants:
-            if (line_of := own.get((variant.number, variant.side))) is not None:
+            if (line_of := own.get(paper.key(variant))) is not None:
                 line = plotting.dash(variant.number, variant.side)
                 plotting.band(on, line_of, line, "", paper.colour(variant))
         on.set_title(paper.panels[task])
@@ -199,8 +202,9 @@ def _aggregate(paper: Paper, profiles: Profiles) -> Figure:
         on.set_xlabel(name)
         on.locator_params(axis="x", nbins=5)
     for profile in profiles.profiles:
-        colour = paper.colour(profile.variant)
-        right.plot(profile.thresholds, profile.value, color=colour, drawstyle="steps-post")
+        one = profile.variant
+        colour, line = paper.colour(one), plotting.dash(one.number, one.side)
+        right.plot(profile.thresholds, profile.value, color=colour, linestyle=line, drawstyle="steps-post")
         if profile.low is not None and profile.high is not None:
             band: dict[str, Any] = {"step": "post", "color": colour, "alpha": 0.15, "linewidth": 0}
             right.fill_between(profile.thresholds, profile.low, profile.high, **band)

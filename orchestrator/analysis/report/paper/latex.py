@@ -17,8 +17,8 @@ from orchestrator.analysis.report.paper.figures import Paper, iqm, scores
 from orchestrator.analysis.statistics.bootstrap import Estimate
 
 _HEAD = (
-    "% Interquartile means of final returns over seeds, with 95 % bootstrap intervals. Bold: the best of a",
-    "% column and all that do not differ significantly from it; none where no variant does.",
+    "% Interquartile means of final returns over seeds, with 95 % bootstrap intervals. Bold: the report's",
+    "% leaders, which are the best and all that do not differ significantly from it, where a variant does.",
     "% Needs the package booktabs.",
 )
 
@@ -69,18 +69,21 @@ def table(paper: Paper) -> str:
 def _columns(paper: Paper) -> Iterator[_Column]:
     """Yield the column of each task, and that of scores over all of them."""
     leaders = gathered(
-        ("" if answer.overall else answer.tasks[0], leader.label)
+        ("" if answer.overall else answer.tasks[0], paper.key(leader))
         for answer in paper.data.answers
-        if answer.behind
+        if answer.behind and paper.panels.keys() >= set(answer.tasks)
         for leader in answer.leaders
     )
-    of = {(final.group.task, final.group.number, final.group.side): final for final in paper.finals}
+
+    def bold(task: str) -> set[str]:
+        return {one.label for one, _ in paper.variants if paper.key(one) in leaders.get(task, ())}
+
+    of = {(final.group.task, paper.key(final.group)): final.estimate for final in paper.data.returning}
     for task, title in paper.panels.items():
-        own = {one.label: of.get((task, one.number, one.side)) for one, _ in paper.variants}
-        known = {label: final.estimate if final else None for label, final in own.items()}
-        yield _Column(title, known, leaders.get(task, ()))
+        own = {one.label: of.get((task, paper.key(one))) for one, _ in paper.variants}
+        yield _Column(title, own, bold(task))
     if paper.aggregate is not None:
-        yield _Column("IQM of scores", scores(paper.aggregate, iqm), leaders.get("", ()))
+        yield _Column("IQM of scores", scores(paper.aggregate, iqm), bold(""))
 
 
 def _minus(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,13 @@ from orchestrator.analysis.report import write_figures
 from orchestrator.analysis.report.data import report_data
 from orchestrator.analysis.report.paper.figures import Paper, iqm, optimality_gap, scores
 from orchestrator.analysis.report.paper.settings import FigureSettings
+from orchestrator.analysis.run_table import RunReading
 from orchestrator.analysis.statistics.bootstrap import over_tasks
 from orchestrator.core.errors import GridError
-from orchestrator.rundir import SweepDir
+from orchestrator.core.types import RunState
+from orchestrator.rundir import IndexRow, Row, SweepDir
 from orchestrator.ui.cli import app
-from tests.simulated import simulated
+from tests.simulated import EVAL, of_readings, simulated
 
 MEANS = {"x_1": -12.0, "b": -12.3, "c": -48.0}
 
@@ -76,6 +79,45 @@ def test_the_default_draws_all_tasks_and_scores(collected: Collected, tmp_path: 
     assert re.search(r"\$-\$4\d & \d & \{\\scriptsize \[\$-\$4\d\.\d, \$-\$4\d\.\d\]\}", row)
     widths = {line.count("&") for line in table.splitlines() if line.endswith(r"\\") and "multi" not in line}
     assert widths == {9}
+
+
+def of_sweeps(*kinds: tuple[str, str, dict[str, object]]) -> Collected:
+    """Runs of sweeps, tasks and points; those of algorithm b return far more."""
+    drawn = random.Random(5)
+    readings = []
+    for (sweep, task, point), seed in product(kinds, range(8)):
+        final = 50 * (point["algorithm"] == "b") + drawn.gauss(0, 1)
+        index = IndexRow(f"{len(readings):016x}", True, {"task": task, **point, "seed": seed})
+        history = [Row(at, 3000 * at, 6.0 * at, {EVAL: final}) for at in (1, 2)]
+        own = {"final_return": final, "frames": 6000}
+        readings.append(RunReading(sweep, index, RunState.DONE, "", own, history))
+    return of_readings(readings)
+
+
+def test_sweeps_of_different_tasks_share_lines_and_rows(tmp_path: Path) -> None:
+    a, b = {"algorithm": "a"}, {"algorithm": "b"}
+    collected = of_sweeps(("s", "t1", a), ("s", "t1", b), ("other", "t2", a), ("other", "t2", b))
+    write_figures(collected, None, tmp_path)
+    table = (tmp_path / "table.tex").read_text()
+    assert "{--}" not in table
+    assert table.count(r"\textbf") == 6  # b before and behind the point, in both tasks and over them
+    svg = (tmp_path / "curves.svg").read_text()
+    assert svg.count('id="FillBetween') == 4  # a band of each line
+
+
+def test_variants_are_found_where_a_task_or_a_choice_gives_them_other_labels(tmp_path: Path) -> None:
+    slow, fast, b = {"algorithm": "a", "lr": 1}, {"algorithm": "a", "lr": 2}, {"algorithm": "b", "lr": 1}
+    kinds = [(task, point) for task in ("t1", "t2") for point in (slow, b)]
+    collected = of_sweeps(*(("s", *kind) for kind in kinds), ("s", "t1", fast))
+    write_figures(collected, None, tmp_path)
+    row = next(
+        line for line in (tmp_path / "table.tex").read_text().splitlines() if line.startswith("b lr=1")
+    )
+    assert row.count("textbf") == 6
+    collected = of_sweeps(*(("s", *kind) for kind in kinds), ("s", "t1", fast), ("s", "t2", fast))
+    paper = Paper(report_data((), collected), FigureSettings(variants={"a lr=1": "A", "a lr=2": "B"}))
+    assert paper.aggregate is not None
+    assert list(scores(paper.aggregate, iqm)) == ["a lr=1", "a lr=2"]
 
 
 def test_a_file_chooses_panels_labels_order_and_size(collected: Collected, tmp_path: Path) -> None:

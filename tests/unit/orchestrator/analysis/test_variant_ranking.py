@@ -204,7 +204,7 @@ def test_who_was_trained_longer_is_on_no_axis_with_the_others(results: Path) -> 
     scores = {(task, name): FIVE for task in ("a", "b") for name in ("short", "brief", "x", "w", "alone")}
     told = finals(results, scores, lengths={"x": 10, "w": 10, "alone": 100})
     together = [("short", "brief"), ("x", "w")]
-    for found in (task_profiles(told)[:2], task_profiles(told)[2:], overall_profiles(told)):
+    for found in (task_profiles(told)[:2], task_profiles(told)[2:], overall_profiles(over_tasks(told))):
         labels = [tuple(one.variant.label for one in profiles.profiles) for profiles in found]
         assert sorted(labels) == together
 
@@ -230,7 +230,7 @@ def test_tasks_weigh_the_same_however_many_seeds_they_have(results: Path) -> Non
             ("c", "w"): [7, 7],
         },
     )
-    [profiles] = overall_profiles(told)
+    [profiles] = overall_profiles(over_tasks(told))
     assert profiles.spans == {"a": (0, 10), "b": (-100, 0)}  # c has no scale
     x, y = profiles.profiles
     assert (x.thresholds[0] < 0, x.thresholds[-1] > 1) == (True, True)
@@ -260,7 +260,7 @@ def test_a_variant_that_lacks_a_task_is_left_out_and_named(results: Path) -> Non
     told = finals(
         results, {("a", "x"): high, ("a", "w"): low, ("a", "z"): high, ("b", "x"): high, ("b", "w"): low}
     )
-    [profiles] = overall_profiles(told)
+    [profiles] = overall_profiles(over_tasks(told))
     assert [one.variant.label for one in profiles.profiles] == ["x", "w"]
     assert profiles.left_out == ("z",)
     overall = [pair for pair in standing(told).pairs if len(pair.tasks) > 1]
@@ -269,8 +269,8 @@ def test_a_variant_that_lacks_a_task_is_left_out_and_named(results: Path) -> Non
 
 
 def test_one_task_or_one_variant_is_not_overall(results: Path) -> None:
-    assert overall_profiles(finals(results / "1", {("a", "x"): [1, 2], ("a", "w"): [2, 3]})) == []
-    assert overall_profiles(finals(results / "2", {("a", "x"): [1, 2], ("b", "x"): [2, 3]})) == []
+    assert overall_profiles(over_tasks(finals(results / "1", {("a", "x"): [1, 2], ("a", "w"): [2, 3]}))) == []
+    assert overall_profiles(over_tasks(finals(results / "2", {("a", "x"): [1, 2], ("b", "x"): [2, 3]}))) == []
     alone = standing(finals(results / "3", {("a", "x"): FIVE, ("b", "x"): FIVE}))
     assert (alone.pairs, alone.left_out) == ((), ())
 

@@ -11,6 +11,7 @@ from orchestrator.analysis.groups.limits import unranked
 from orchestrator.analysis.groups.variants import (
     PerformanceProfile,
     Profiles,
+    over_tasks,
     overall_profiles,
     task_profiles,
 )
@@ -25,7 +26,7 @@ def section(data: ReportData) -> Section | None:
     """Return the section; ``None`` if there is nothing to show."""
     shown = data.returning[:MOST_DRAWN]
     # Over all tasks only if it covers all variants.
-    overall = overall_profiles(shown) if len(shown) == len(data.returning) else []
+    overall = overall_profiles(over_tasks(shown)) if len(shown) == len(data.returning) else []
     pictures = plotting.first(profile_pictures(task_profiles(shown), overall))
     if not pictures:
         return None
