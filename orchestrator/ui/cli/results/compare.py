@@ -18,6 +18,7 @@ from orchestrator.ui.cli.common import (
     print_json,
     required_sweeps,
 )
+from orchestrator.ui.cli.results.reading import read_results
 
 if TYPE_CHECKING:
     from orchestrator.analysis.collect import Collected
@@ -72,21 +73,14 @@ def compare(
     from orchestrator.ui.terminal.working import working
 
     with working("reading results"):
-        from orchestrator.analysis.chosen_metric import ChosenMetric
-        from orchestrator.analysis.collect import collect, read_others
         from orchestrator.analysis.compare import compare_by, prices, table
         from orchestrator.analysis.report.comparison import write_comparison
-        from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
-        from orchestrator.control.fleet import present
         from orchestrator.rundir.sweep import comparison_dir
 
-        measure, chosen = FinalMeasure.parse(final), ChosenMetric.parse(metric)
         sweep_dirs = required_sweeps(results, sweeps)
         if by is None:
             raise _without_key(sweep_dirs)
-        collected = measured_by(
-            collect(sweep_dirs, present, others=read_others(others or [], sweep_dirs), chosen=chosen), measure
-        )
+        collected = read_results(sweep_dirs, others, final, metric)
         compared = compare_by(collected, by, baseline=baseline, prices=prices(sweep_dirs))
         # A comparison of several sweeps belongs to none of their folders.
         home = sweep_dirs[0].path if len(sweep_dirs) == 1 else results

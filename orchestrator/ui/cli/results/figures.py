@@ -15,9 +15,9 @@ from orchestrator.ui.cli.common import (
     Results,
     Sweeps,
     print_json,
-    print_warnings,
     required_sweeps,
 )
+from orchestrator.ui.cli.results.reading import print_damaged, read_results
 
 
 def figures(
@@ -43,21 +43,16 @@ def figures(
       orchestrate figures speed
       orchestrate figures speed --file figures.yaml --output paper/figures
     """
-    from orchestrator.analysis.chosen_metric import ChosenMetric
-    from orchestrator.analysis.collect import collect, read_others
     from orchestrator.analysis.report import write_figures
-    from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
-    from orchestrator.control.fleet import present
     from orchestrator.ui.terminal.working import working
 
-    measure, chosen = FinalMeasure.parse(final), ChosenMetric.parse(metric)
     sweep_dirs = required_sweeps(results, sweeps)
+    with working("reading results"):
+        collected = read_results(sweep_dirs, others, final, metric)
+    print_damaged(collected.problems)
+    folder = output or (sweep_dirs[0].figures if len(sweep_dirs) == 1 else results / "figures")
     with working("drawing figures"):
-        past = read_others(others or [], sweep_dirs)
-        collected = measured_by(collect(sweep_dirs, present, others=past, chosen=chosen), measure)
-        folder = output or (sweep_dirs[0].figures if len(sweep_dirs) == 1 else results / "figures")
         written, scores = write_figures(collected, settings, folder)
-    print_warnings(collected.problems[:3])
     if as_json:
         print_json({"files": [str(path) for path in written], "scores": scores or None})
         return

@@ -16,12 +16,9 @@ from orchestrator.ui.cli.common import (
     Sweeps,
     amount,
     print_json,
-    print_warnings,
     required_sweeps,
 )
-
-# Damaged files named at most.
-_NAMED = 3
+from orchestrator.ui.cli.results.reading import print_damaged, read_results
 
 
 def report(
@@ -60,26 +57,16 @@ def report(
     from dataclasses import replace
     from datetime import datetime
 
-    from orchestrator.analysis.chosen_metric import ChosenMetric
-    from orchestrator.analysis.collect import collect, read_others
     from orchestrator.analysis.report import write_report
-    from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
-    from orchestrator.control.fleet import present
     from orchestrator.ui.terminal.working import working
 
-    measure, chosen = FinalMeasure.parse(final), ChosenMetric.parse(metric)
     sweep_dirs = required_sweeps(results, sweeps)
     # A report of several sweeps belongs to none of their folders.
     folder = output or (sweep_dirs[0].report if len(sweep_dirs) == 1 else results / "report")
     generated = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     with working("reading results"):
-        collected = measured_by(
-            collect(sweep_dirs, present, others=read_others(others or [], sweep_dirs), chosen=chosen), measure
-        )
-    print_warnings(collected.problems[:_NAMED])
-    if (more := len(collected.problems) - _NAMED) > 0:
-        print_warnings([f"{more} more files are damaged; the report names them"])
-    collected = replace(collected, threshold=threshold)
+        collected = replace(read_results(sweep_dirs, others, final, metric), threshold=threshold)
+    print_damaged(collected.problems)
     with working("writing the report"):
         page = write_report(sweep_dirs, collected, folder, generated=generated)
     if as_json:
