@@ -73,19 +73,21 @@ def seeds_command(groups: Sequence[SeedGroup], more: int, prices: Prices) -> tup
     Both are empty for several sweeps, or a grid without a key for the seed.
     """
     sweeps = {group.sweep for group in groups}
+    if len(sweeps) > 1 or more < 1:
+        return "", ""
     seeds = sorted(
         {row["seed"] for group in groups for row in group.rows if isinstance(row.get("seed"), int)}
     )
-    if len(sweeps) > 1 or not seeds or more < 1:
+    if not seeds:
         return "", ""
     grown = [*seeds, *range(seeds[-1] + 1, seeds[-1] + 1 + more)]
     text = f"range({len(grown)})" if grown == list(range(len(grown))) else json.dumps(grown)
     counted = [group.counted()[0] for group in groups]
-    hours = [middle(known(rows, "wall_time")) for rows in counted]
-    costs = [median_dollars(rows, prices) for rows in counted]
+    seconds = [one for rows in counted if (one := middle(known(rows, "wall_time"))) is not None]
+    costs = [one for rows in counted if (one := median_dollars(rows, prices)) is not None]
     told = [
         count(more * len(groups), "run"),
-        *([duration(more * sum(hours)) + " of training"] if all(hours) else []),  # type: ignore[arg-type]
-        *([dollars(more * sum(costs))] if None not in costs else []),  # type: ignore[arg-type]
+        *([f"{duration(more * sum(seconds))} of training"] if len(seconds) == len(groups) else []),
+        *([dollars(more * sum(costs))] if len(costs) == len(groups) else []),
     ]
     return f"orchestrate sweep {sweeps.pop()}.yaml --set 'seed={text}'", ", ".join(told)

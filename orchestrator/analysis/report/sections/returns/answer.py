@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from statistics import fmean
 
 from markupsafe import Markup
@@ -46,10 +46,7 @@ def section(data: ReportData) -> Section | None:
         return _of_speed(data)
     cards = [_card(answer, groups, finals, prices) for answer in answers[:_MOST_CARDS]]
     cards += list(_without_answer(groups, answers))[: _MOST_CARDS - len(cards)]
-    blocks: list[Block] = []
-    if flags := red_flags(data.audit):
-        blocks.append(Points((("red flags:", f"{', '.join(flags)}; see the fairness audit below"),)))
-    blocks.append(Html(Markup(web.template("cards.html.j2").render(cards=cards))))  # noqa: S704  it escapes
+    blocks = _flags_and_cards(data, cards)
     if why := no_overall(finals):
         blocks.append(Text(_capital(why), note=True))
     if rest := answers[_MOST_CARDS:]:
@@ -113,49 +110,30 @@ def _card(answer: TaskAnswer, groups: Sequence[SeedGroup], finals: Sequence[Fina
     every = (*answer.leaders, *answer.behind)
     told, notes = every[:_MOST_ROWS], _notes(answer)
     title = answer.title if answer.tasks[0] and not answer.overall else _capital(answer.title)
+    flags: tuple[str, ...] = ()
     if answer.overall:
-        marks = _overall_marks(answer, told, finals, prices)
+        marks, axis = _overall_marks(answer, told, finals, prices), ("0", "1")
         failed = tuple(failures(groups))
-        card = Card(
-            title,
-            (),
-            sentence(answer.verdict, answer.leaders[0].label),
-            answer.remedy,
-            marks,
-            ("0", "1"),
-            notes,
-            failed,
+    else:
+        own = [final for final in finals if final.group.task == answer.tasks[0] and final.values]
+        named = {(final.group.number, final.group.side): final for final in own}
+        marks, axis = _marks(answer, told, named, prices)
+        if answer.part[0] == 1:  # the flags name all variants of the task
+            labels = names([final.group.point for final in own])
+            flags = tuple(differences(list(zip(labels, [final.terms for final in own], strict=True))))
+        failed = (
+            *failures([group for group in groups if group.task == answer.tasks[0]]),
+            *_worst_case(lead_holds(answer, finals)),
         )
-        return _settled(card, answer, groups, prices)
-    own = [final for final in finals if final.group.task == answer.tasks[0] and final.values]
-    named = {(final.group.number, final.group.side): final for final in own}
-    marks, axis = _marks(answer, told, named, prices)
-    labels = names([final.group.point for final in own])
-    first = answer.part[0] == 1  # the flags name all variants of the task
-    named_terms = [(label, final.terms) for label, final in zip(labels, own, strict=True)]
-    flags = tuple(differences(named_terms)) if first else ()
-    failed = (
-        *failures([group for group in groups if group.task == answer.tasks[0]]),
-        *_worst_case(lead_holds(answer, finals)),
-    )
-    card = Card(
-        title,
-        flags,
-        sentence(answer.verdict, answer.leaders[0].label),
-        answer.remedy,
-        marks,
-        axis,
-        notes,
-        failed,
-    )
-    return _settled(card, answer, groups, prices)
-
-
-def _settled(card: Card, answer: TaskAnswer, groups: Sequence[SeedGroup], prices: Prices) -> Card:
-    """Add by how much the first leads, and the command and price of the seeds that would settle it."""
     more = answer.more.more if answer.more is not None and answer.more.more <= MOST else 0
     command, price = seeds_command(groups, more, prices)
-    return replace(card, difference=_difference(answer), command=command, price=price)
+    verdict = sentence(answer.verdict, answer.leaders[0].label)
+    return Card(
+        *(title, flags, verdict, answer.remedy, marks, axis, notes, failed),
+        difference=_difference(answer),
+        command=command,
+        price=price,
+    )
 
 
 def _difference(answer: TaskAnswer) -> str:
@@ -171,13 +149,17 @@ def _difference(answer: TaskAnswer) -> str:
     return f"{first.label} − {second.label}: {'+' * (apart.value > 0)}{apart}"
 
 
-def _of_speed(data: ReportData) -> Section:
-    """Return the answers of a grid that asks what is fastest; returns are below them, in a sentence."""
+def _flags_and_cards(data: ReportData, cards: Sequence[Card]) -> list[Block]:
     blocks: list[Block] = []
     if flags := red_flags(data.audit):
         blocks.append(Points((("red flags:", f"{', '.join(flags)}; see the fairness audit below"),)))
-    cards = fastest_cards(data.fastest[:_MOST_CARDS], data.groups, data.prices)
     blocks.append(Html(Markup(web.template("cards.html.j2").render(cards=cards))))  # noqa: S704  it escapes
+    return blocks
+
+
+def _of_speed(data: ReportData) -> Section:
+    """Return the answers of a grid that asks what is fastest; returns are below them, in a sentence."""
+    blocks = _flags_and_cards(data, fastest_cards(data.fastest[:_MOST_CARDS], data.groups, data.prices))
     told = [*data.fastest[_MOST_CARDS:], *data.answers][:_MOST_LINES]
     if told:
         blocks.append(
@@ -265,9 +247,7 @@ def _marks(
     values = [value for variant in told for value in variant.scores[answer.tasks[0]]]
     low, high = min(values), max(values)
 
-    def place(value: float) -> float:
-        return on_axis(value, low, high)
-
+    place = partial(on_axis, low=low, high=high)
     marks = []
     for variant in told:
         final = named[variant.number, variant.side]
