@@ -14,7 +14,7 @@ from orchestrator.analysis.run_table import RunRow
 from orchestrator.analysis.statistics.bootstrap import finite, middle
 from orchestrator.analysis.statistics.ratios import Ratio, ratio
 from orchestrator.analysis.statistics.significance import FEW_SEEDS
-from orchestrator.core.formatting import listed
+from orchestrator.core.formatting import count, listed
 from orchestrator.core.labels import varying_keys
 from orchestrator.planning.throughput.measure import NAMES, comparable
 
@@ -95,7 +95,7 @@ class FastestAnswer:
     @property
     def remedy(self) -> str:
         """The number of seeds that a verdict lacks; empty if there are enough."""
-        return f"{self.missing} more seeds of each would be needed" if self.missing else ""
+        return f"{count(self.missing, 'more seed')} of each would be needed" if self.missing else ""
 
     def as_dict(self) -> dict[str, object]:
         """Return it in JSON types."""

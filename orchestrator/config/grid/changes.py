@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from orchestrator.config.grid.extends import KEYED, entries_of, merge
+from orchestrator.config.grid.extends import EXTENDS, KEYED, entries_of, merge
 from orchestrator.config.grid.hydra_sweeps import looks_like_sweep
 from orchestrator.config.grid.model import bare_key
 from orchestrator.config.yaml_files.nodes import (
@@ -33,6 +33,8 @@ def changed(root: Entries, changes: Sequence[str], known: Collection[str], sourc
         if not name or not given or not text.strip():
             hint = "an empty text is ''" if given and name else None
             raise place.error(None, "found no value, expected key=value, as in lr=1e-4", hint)
+        if name == EXTENDS:
+            raise place.error(None, "a change cannot extend a grid", "write it in the grid file")
         at = Position(1, len(_OPTION) + 1, place.name)
         node = read_nodes(" " * (len(_OPTION) + len(name) + 1) + text, place)
         root = merge(root, Entries((_section(KeyNode(name, at, node), root, known, source),), at), source)

@@ -128,13 +128,14 @@ def _keys(ctx: click.Context, _: str) -> _Words:
 
 def _changes(ctx: click.Context, _: str) -> _Words:
     """Yield ``key=`` and ``key=value`` of a grid: after the first alone, bash would write a blank."""
+    from orchestrator.config.grid.extends import KEYED
     from orchestrator.config.yaml_files.nodes import Entries, Scalar, YamlFile, read_nodes
     from orchestrator.core.types import Resources
 
     path = ctx.params.get("grid_option") or ctx.params.get("grid") or ctx.args[0]
     root = read_nodes(Path(path).read_text(encoding="utf-8"), YamlFile(path))
     for section in root.entries if isinstance(root, Entries) else ():
-        if section.key in ("base", "matrix", "zip") and isinstance(section.node, Entries):
+        if section.key in KEYED and isinstance(section.node, Entries):
             for entry in section.node.entries:
                 yield f"{entry.key}="
                 yield f"{entry.key}={entry.node.text if isinstance(entry.node, Scalar) else '[]'}"

@@ -69,6 +69,7 @@ def test_a_grid_of_devices_is_answered_by_speed_in_each_algorithm() -> None:
 
 
 def test_few_seeds_name_the_command_that_settles_it_and_its_price() -> None:
+    assert fastest(report_data((), speeds(4)).groups)[0].remedy == "1 more seed of each would be needed"
     data = report_data((), speeds(2))
     assert data.fastest[0].remedy == "3 more seeds of each would be needed"
     [cards] = [block for block in sections(data)[0].blocks if isinstance(block, Html)]

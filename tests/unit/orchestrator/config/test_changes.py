@@ -113,6 +113,7 @@ def test_a_column_of_zip_keeps_its_partners_and_a_key_its_spelling() -> None:
         ("trainer=commnad", "did you mean command?"),
         ("target=gpu", "write targets"),
         ("lr: 1=2", "no blanks"),
+        ("extends=other.yaml", "cannot extend a grid"),
     ],
 )
 def test_errors_name_the_change(change: str, named: str) -> None:
