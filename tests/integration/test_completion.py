@@ -101,6 +101,7 @@ def test_bash_completes_every_kind_of_word(project: Path, tmp_path: Path) -> Non
         "orchestrate sweep sweeps/fast.yaml --set resources.cp": "us_per_task= ",
         "orchestrate cancel speedy algorithm=m": "appo ",
         "orchestrate cancel speedy algorithm=mappo,algorithm=i": "ql ",
+        "orchestrate logs speedy algorithm=m": "appo ",
         "orchestrate status speedy --why 000000000000000a": " ",
         "orchestrate compare speedy --by alg": "orithm ",
         "orchestrate report --results=results sp": "eedy ",

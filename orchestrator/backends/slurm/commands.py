@@ -140,6 +140,7 @@ _HINTS = (
         "reservation is invalid",
         "correct `reservation:` in the profile; `scontrol show reservation` lists them",
     ),
+    ("kill job error", "only a job's owner or an operator of Slurm can cancel it"),
     (
         "access/permission denied",
         "the partition is for certain users or submitting nodes: `scontrol show partition`",

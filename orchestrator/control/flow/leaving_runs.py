@@ -44,9 +44,9 @@ class LeavingRuns:
         """How to keep them in the grid."""
         parts = [f"{key} was {before}, is {now}" for key, (_, before, now) in self.keys.items()]
         told = f"{listed(parts, _MOST_NAMED)}; " if parts else ""
-        notes = "; put notes and hints that decide nothing under labels:"
+        notes = "; a note that changes no result belongs under labels:"
         in_base = any(section == "base" for section, _, _ in self.keys.values())
-        return f"{told}with the former values they stay{notes * in_base}"
+        return f"{told}restore the former values to keep them{notes * in_base}"
 
 
 def leaving_runs(sweep: Sweep, sweep_dir: SweepDir) -> LeavingRuns | None:

@@ -154,6 +154,7 @@ _WORDS: dict[str, Callable[[click.Context, str], _Words]] = {
     "SWEEP": _sweeps,
     "GRID": _grids,
     "RUN": _runs,
+    "[RUN]": _runs,
     "TARGET": _profiles,
     "PROFILE": _profiles,
     "KEY": _keys,

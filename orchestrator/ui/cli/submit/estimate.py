@@ -135,7 +135,7 @@ def _print(sweep: Sweep, forecasts: list[Forecast], advice: Advice | None) -> No
     todo = {run_id for one in forecasts for run_id in (*(run.run_id for run in one.runs), *one.skipped)}
     names = (None, *(forecast.where.name for forecast in forecasts))
     left = sum(run.target in names and run.run_id not in todo for run in sweep.runs)
-    already = f", {left} done, at work or failed" if left else ""
+    already = f", {left} done, running or failed" if left else ""
     say(f"{sweep.name}: {count(len(todo), 'run')} to do{already}")
     for forecast in forecasts:
         say("")

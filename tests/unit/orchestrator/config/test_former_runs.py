@@ -74,7 +74,7 @@ def test_what_leaves_is_told_by_the_keys_that_differ(tmp_path: Path) -> None:
         "2 finished runs leave the grid: only `lr` differs (matrix); lr was"
     )
     assert "only `task` differs (base)" in told("CartPole-v1", "Acrobot-v1")
-    assert "put notes and hints that decide nothing under labels:" in told("CartPole-v1", "Acrobot-v1")
+    assert "a note that changes no result belongs under labels:" in told("CartPole-v1", "Acrobot-v1")
     assert told("[0, 1]", "[1]").startswith("2 finished runs leave the grid: only `seed` differs")
 
 

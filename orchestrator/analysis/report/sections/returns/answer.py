@@ -68,10 +68,10 @@ def section(data: ReportData) -> Section | None:
 
 _HOW_TO_READ = (
     "A dot is the final return of one seed, the bar the 95 % interval of their interquartile mean: from "
-    f"{INTERVAL_SEEDS} seeds on, and below {NOMINAL_SEEDS} it covers less than 95 %. Leaders cannot be told "
-    "apart from the best by tests of ranks, corrected for all that is compared on this page; below "
-    f"{FEW_SEEDS} seeds nothing leads. Needed seeds are of each variant in each task, for a verdict in four "
-    "of five repeats if the first two differ as they seem to. Speeds and dollars are medians over runs."
+    f"{INTERVAL_SEEDS} seeds on, and below {NOMINAL_SEEDS} it covers less than 95 %. Leaders do not "
+    "differ significantly from the best, by tests of ranks corrected for all that is compared on this page; "
+    f"below {FEW_SEEDS} seeds nothing leads. Needed seeds count for each variant in each task; with them "
+    "four of five repeats reach a verdict if the first two differ as measured here. Speeds and dollars are medians over runs."
 )
 
 _MISSING = (

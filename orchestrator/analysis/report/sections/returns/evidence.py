@@ -13,12 +13,12 @@ from orchestrator.analysis.statistics.significance import FEW_SEEDS
 from orchestrator.analysis.verdict.evidence import Evidence, evidence
 
 _HOW_TO_READ = (
-    "Interquartile means over seeds with 95 % intervals. Bold: the leaders of a task, which cannot be told "
-    "apart from its best; grey: significantly behind; neither: a task without a verdict. A click on a "
+    "Interquartile means over seeds with 95 % intervals. Bold: the leaders of a task, which do not differ "
+    "significantly from its best; grey: significantly behind; neither: a task without a verdict. A click on a "
     "return compares its variant with the best {} of the task, one by one: the chance that a run "
     "of it returns more, a tie counting half, and whether that is significant, corrected for all that is "
-    f"compared on this page. Below {FEW_SEEDS} seeds of either there is no verdict, nor where the corrected "
-    "test of so few could not say yes."
+    f"compared on this page. There is no verdict below {FEW_SEEDS} seeds of either, nor where the corrected "
+    "test could not be significant for any returns of so few."
 )
 
 # Numbers of seeds that its script knows.

@@ -30,7 +30,7 @@ def section(data: ReportData) -> Section:
     blocks: list[Block] = [Chart(chart_data.chart_data(lines, data.prices, finals))]
     if left := len(data.curves) - len(lines):
         blocks.append(Text(f"{left:,} more lines are left out, those with the worst returns.", note=True))
-    return Section("learning", "Learning", (*blocks, Folded("As pictures, for paper", drawn.blocks)))
+    return Section("learning", "Learning", (*blocks, Folded("As pictures, for a paper", drawn.blocks)))
 
 
 def pictures(data: ReportData) -> tuple[Picture, ...]:
