@@ -81,7 +81,7 @@ def _columns(paper: Paper) -> Iterator[_Column]:
     of = {(final.group.task, paper.key(final.group)): final.estimate for final in paper.data.returning}
     for task, title in paper.panels.items():
         own = {one.label: of.get((task, paper.key(one))) for one, _ in paper.variants}
-        yield _Column(title, own, bold(task))
+        yield _Column(title or "final return", own, bold(task))
     if paper.aggregate is not None:
         yield _Column("IQM of scores", scores(paper.aggregate, iqm), bold(""))
 

@@ -120,6 +120,11 @@ def test_variants_are_found_where_a_task_or_a_choice_gives_them_other_labels(tmp
     assert list(scores(paper.aggregate, iqm)) == ["a lr=1", "a lr=2"]
 
 
+def test_a_column_without_a_task_has_a_heading(tmp_path: Path) -> None:
+    write_figures(simulated(lambda *_: random.random(), ["a", "b"], 3, ("",)), None, tmp_path)
+    assert "{final return}" in (tmp_path / "table.tex").read_text()
+
+
 def test_a_file_chooses_panels_labels_order_and_size(collected: Collected, tmp_path: Path) -> None:
     chosen = tmp_path / "figures.yaml"
     chosen.write_text(
