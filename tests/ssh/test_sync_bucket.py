@@ -83,6 +83,10 @@ def assert_same(there: SweepDir, home: Path) -> None:
     assert not (home / ".buckets").exists()
 
 
+def plain_files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
 def is_checkpoint(name: str) -> bool:
     return name.endswith(".pt")
 
@@ -187,8 +191,9 @@ def test_a_sync_that_is_killed_leaves_nothing_for_ever_and_loses_nothing(
         argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", WHERE, str(home)]
         process = subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         asked = lambda: sum(map(is_checkpoint, way.asked))  # noqa: E731
-        whole = lambda: list(home.glob(".buckets/*/1/tree/speed/runs/*/r*.json"))  # noqa: E731
-        wait_for(lambda: asked() == 4 and len(whole()) == 8, timeout=600, what="half of each checkpoint")
+        others = [name for name in plain_files(there.results) if not is_checkpoint(name)]
+        trees = lambda: [plain_files(tree) for tree in home.glob(".buckets/*/1/tree")]  # noqa: E731
+        wait_for(lambda: asked() == 4 and trees() == [others], timeout=600, what="half of each checkpoint")
         process.kill()
         process.wait()
         before = dict(way.asked)

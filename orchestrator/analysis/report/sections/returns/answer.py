@@ -71,7 +71,8 @@ _HOW_TO_READ = (
     f"{INTERVAL_SEEDS} seeds on, and below {NOMINAL_SEEDS} it covers less than 95 %. Leaders do not "
     "differ significantly from the best, by tests of ranks corrected for all that is compared on this page; "
     f"below {FEW_SEEDS} seeds nothing leads. Needed seeds count for each variant in each task; with them "
-    "four of five repeats reach a verdict if the first two differ as measured here. Speeds and dollars are medians over runs."
+    "four of five repeats reach a verdict if the first two differ as measured here. Speeds and dollars are "
+    "medians over runs."
 )
 
 _MISSING = (

@@ -14,9 +14,9 @@ from orchestrator.analysis.verdict.evidence import Evidence, evidence
 
 _HOW_TO_READ = (
     "Interquartile means over seeds with 95 % intervals. Bold: the leaders of a task, which do not differ "
-    "significantly from its best; grey: significantly behind; neither: a task without a verdict. A click on a "
-    "return compares its variant with the best {} of the task, one by one: the chance that a run "
-    "of it returns more, a tie counting half, and whether that is significant, corrected for all that is "
+    "significantly from its best; grey: significantly behind; neither: a task without a verdict. A click on "
+    "a return compares its variant with the best {} of the task, one by one: the chance that a run of it "
+    "returns more, a tie counting half, and whether that is significant, corrected for all that is "
     f"compared on this page. There is no verdict below {FEW_SEEDS} seeds of either, nor where the corrected "
     "test could not be significant for any returns of so few."
 )
