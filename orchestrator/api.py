@@ -21,6 +21,7 @@ In a notebook a sweep, and what it plots, show themselves.
 from __future__ import annotations
 
 import io
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -73,17 +74,19 @@ def launch(
     slots: int | None = None,
     options: Sequence[str] = (),
     budget: float | None = None,
+    set: Mapping[str, object] | None = None,
 ) -> Launched:
     """Submit everything in a grid that is not done yet, and return at once.
 
     Several targets, in the grid or in ``on`` ("local,gpu"), share the sweep.
     The same call again submits only what is missing; use it to open a sweep of an earlier day.
     ``on``, ``results``, ``slots`` and ``budget`` are those of `orchestrate sweep`, ``options`` what follows
-    its `--`. Raises :class:`OrchestrateError` if the grid, or a run of it, cannot work, or it would cost more
-    than the budget; then nothing is submitted.
+    its `--`, and ``set`` its changes of the grid: keys and JSON values. Raises :class:`OrchestrateError` if
+    the grid, or a run of it, cannot work, or it would cost more than the budget; then nothing is submitted.
     """
     tree, submit_options = Path(results).expanduser().absolute(), SubmitOptions(slots, budget=budget)
-    sweep = load_sweep(Path(grid).expanduser(), tree)
+    changes = [f"{key}={json.dumps(value)}" for key, value in (set or {}).items()]
+    sweep = load_sweep(Path(grid).expanduser(), tree, changes)
     flow, notes = flow_of(sweep, SweepDir(tree, sweep.name), submit_options, on, options), list[str]()
     with _without_the_kernel():
         started = flow.start(notes.append, notes.append, detach=True)

@@ -83,6 +83,11 @@ def test_a_script_launches_follows_and_collects(
     again.follow()
     assert collected.runs.equals(again.collect().runs)
 
+    other = launch(tmp_path / "tiny.yaml", results=results, set={"name": "other", "seed": [5, 7]})
+    other.follow()
+    assert repr(other).startswith("other  2/2 done\n")
+    assert other.collect().runs["seed"].to_list() == [5, 7]
+
 
 def test_stop_leaves_the_rest_for_the_next_launch(tmp_path: Path, results: Path) -> None:
     pace = tmp_path / "pace"
