@@ -18,7 +18,7 @@ from orchestrator.analysis.compare.model import (
     KeyComparison,
     ValueRatios,
 )
-from orchestrator.analysis.compare.wording import least_seeds, notes, verdict
+from orchestrator.analysis.compare.wording import asks_speed, least_seeds, notes, verdict
 from orchestrator.analysis.groups.comparability import UNRANKED, classes
 from orchestrator.analysis.groups.improvement import probability_of_improvement
 from orchestrator.analysis.statistics.bootstrap import Estimate
@@ -42,23 +42,19 @@ def columns(compared: KeyComparison, *, full: bool = False) -> list[str]:
 
 
 def _columns(compared: KeyComparison, full: bool) -> list[str]:
-    """Return the column names, with an empty one for the key's value."""
+    """Return the column names, with an empty one for the key's value, led by what the key asks for."""
     training = compared.figure == TRAINING
-    every = {
-        "": True,
-        "runs": True,
+    speed = {
         _FPS.format("training"): training,
         _FPS.format("end-to-end"): full or not training,
         "speed-up": True,
         _END_TO_END_GAIN: training,
         "efficiency": not full or bool(compared.per),
         _COST: compared.priced,
-        "return": True,
-        f"P(> {compared.baseline})": full,
-        "at\nframes": True,
-        "at\ntime": True,
-        "MiB": True,
     }
+    returns = {"return": True, f"P(> {compared.baseline})": full, "at\nframes": True, "at\ntime": True}
+    asked = speed | returns if asks_speed(compared) else returns | speed
+    every = {"": True, "runs": True, **asked, "MiB": True}
     return [name for name, told in every.items() if told]
 
 

@@ -45,6 +45,11 @@ _MOST_NAMED = 4
 _OF_SPEED = (HARDWARE, SWEEP)
 
 
+def asks_speed(compared: KeyComparison) -> bool:
+    """Return whether speed is told first; a key that changes what is learned is answered by returns."""
+    return compared.key in _OF_SPEED or is_of_speed(compared.key) or compared.across_tasks
+
+
 def verdict(compared: KeyComparison) -> str:
     """Compare the fastest value with the baseline in one sentence, and all values' returns in another."""
     leading = _leading_text(compared)
@@ -72,10 +77,8 @@ def _against_baseline(compared: KeyComparison) -> str:
     few = [compared.named(ratios.value) for ratios in every if ratios not in rated]
     left_out = f"; left out for too few seeds: {listed(few, _MOST_NAMED)}" if few else ""
     returns = _returns_text(compared, best.value)
-    of_speed = compared.key in _OF_SPEED or is_of_speed(compared.key) or compared.across_tasks
-    if of_speed or not _pairs(compared, best.value):
+    if asks_speed(compared) or not _pairs(compared, best.value):
         return f"{said}; {returns}{left_out}{_confounders_text(compared)}."
-    # A key that changes what is learned is answered by returns first.
     told = f"{returns[:1].upper()}{returns[1:]}. {said}"
     return f"{told}{left_out}{_confounders_text(compared)}."
 

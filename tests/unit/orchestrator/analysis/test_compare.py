@@ -297,6 +297,13 @@ def test_a_tie_is_not_called_the_fastest(results: Path) -> None:
         assert "fastest" not in told
 
 
+@pytest.mark.parametrize(("key", "first"), [("algorithm", "return"), ("threads", "training\nframes/s")])
+def test_the_table_begins_with_what_a_key_asks_for(results: Path, key: str, first: str) -> None:
+    matrix = {"algorithm": ["mappo", "iql"], "threads": [1, 2]}
+    found = compare_by(trained(results, matrix, lambda run: 1000.0 * run.threads), key)
+    assert columns(found)[2] == first
+
+
 def test_three_seeds_of_many_combinations_are_three_seeds(results: Path) -> None:
     matrix = {"algorithm": ["mappo", "iql"], "threads": [1, 2], "seed": range(3)}
     found = compare_by(trained(results, matrix, lambda run: 1000.0 * run.threads), "threads")
