@@ -94,8 +94,8 @@ def test_a_dry_run_prints_what_each_gets_and_writes_nothing(lab: Lab) -> None:
     assert "0001-0001 on left: 1 job, 3 runs, 1 at once in each" in said
     assert "0002-0001 on right: 1 job, 6 runs, 2 at once in each" in said
     assert not lab.results.exists()
-    lab.write_grid("tiny", "command", {"command": ["no-such-program"]}, {"seed": [0]})
-    assert "no program 'no-such-program'" in sweep(lab, "--dry-run", code=2)
+    lab.write_grid("tiny", "command", {"command": ["./no-such-program"]}, {"seed": [0]})
+    assert "no program './no-such-program'" in sweep(lab, "--dry-run", code=2)
 
 
 def test_without_anybody_who_follows_all_is_shared_out_at_once(lab: Lab) -> None:

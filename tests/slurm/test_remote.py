@@ -164,10 +164,10 @@ def test_a_sweep_from_a_laptop(laptop: Laptop) -> None:
     helpers.wait_for(lambda: laptop.states() == ["done"] * 4, what="the end of the sweep")
     assert "nothing new to submit on profile" in laptop.sweep()
     assert laptop.audit_counts() == [1] * 4
-    laptop.write_grid("tiny", "command", {"command": ["no-such-program"]}, {"seed": [0]})
+    laptop.write_grid("tiny", "command", {"command": ["./no-such-program"]}, {"seed": [0]})
     assert "the configurations are checked there" in laptop.sweep("tiny", "--dry-run")
     for more in ((), ("--dry-run",)):  # the first sends the code
-        assert "no program 'no-such-program'" in laptop.sweep("tiny", *more, code=2)
+        assert "no program './no-such-program'" in laptop.sweep("tiny", *more, code=2)
 
 
 def test_logs_cancel_and_retry_from_the_laptop(laptop: Laptop, slurm: Cluster) -> None:

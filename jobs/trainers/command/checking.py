@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from jobs.check import ELSEWHERE, SEEDS, Problem
-from jobs.trainers.command.argparse_options import items_for, misread
+from jobs.trainers.command.argparse_options import Fault, items_for, misread
 from jobs.trainers.command.interpreter import faults_of
 from jobs.trainers.command.training import (
     DESCRIPTION,
@@ -22,13 +22,21 @@ from jobs.trainers.command.training import (
     SEED,
     command_line,
     patterns_of,
+    require_executable,
     require_program,
 )
 from jobs.trainers.command.working_folder import MOST_AT_START, is_former_output
 from jobs.training.config_errors import RefusedKeyError
 from jobs.training.context import BadConfigError
 from jobs.training.time_budget import minutes_of
-from orchestrator.config.command_line.command import COMMAND_KEY, code_of, is_shell, module_of, program_file
+from orchestrator.config.command_line.command import (
+    COMMAND_KEY,
+    code_of,
+    is_shell,
+    module_of,
+    program_file,
+    shell_code_at,
+)
 from orchestrator.config.command_line.placeholders import arguments, keys_asked_for
 from orchestrator.config.program.identity import project_files
 from orchestrator.config.program.packages import module_of_file, relative_import
@@ -45,6 +53,8 @@ _METRIC_WORDS = (
 )
 # Paths in a source, and lines that write.
 _PATH, _WRITES = re.compile(rb"[\w./-]+"), re.compile(rb"save|dump|write|[\"'][wax]b?[\"']")
+# Words by which a shell's code reads the arguments behind it.
+_READS_ARGUMENTS = re.compile(r"\$\{?[#!]?[0-9@*]|\bshift\b|\bgetopts\b")
 _SEED_ARGUMENT = '"{seed}" as an argument'
 
 
@@ -54,6 +64,8 @@ def check(runs: Sequence[Run]) -> list[Problem]:
     for run in runs:
         try:
             argv = command_line(run)
+            if ELSEWHERE not in os.environ or "/" in argv[0]:
+                require_executable(argv)
             if ELSEWHERE not in os.environ:
                 require_program(argv)
                 _require_module(argv)
@@ -72,7 +84,7 @@ def check(runs: Sequence[Run]) -> list[Problem]:
             _require_code(run)
         except OrchestrateError as error:
             problems.setdefault(str(error), Problem(run.run_id, CODE_KEY, str(error), error.hint))
-    warnings = () if problems else (*_misread_arguments(runs), *_faults_of_pythons(runs))
+    warnings = () if problems else (*_misread_arguments(runs), *_unready_programs(runs))
     problems |= {one.message: one for run in runs[:1] for one in _missing_files(run)}
     return [*problems.values(), *_unused_keys(runs), *warnings, *_without_metrics(runs)]
 
@@ -82,11 +94,25 @@ def _misread_arguments(runs: Sequence[Run]) -> Iterator[Problem]:
     seen = set()
     for run in runs:
         with contextlib.suppress(OrchestrateError):
-            for fault in misread(run, arguments(run.overrides[COMMAND_KEY], run.point)):
+            argv = arguments(run.overrides[COMMAND_KEY], run.point)
+            for fault in (*_lost_in_shell(argv), *misread(run, argv)):
                 if fault.text not in seen:
                     seen.add(fault.text)
                     message = f"`command` gives the program {fault.text}"
                     yield Problem(run.run_id, COMMAND_KEY, message, fault.hint, blocks=False)
+
+
+def _lost_in_shell(argv: Sequence[str]) -> Iterator[Fault]:
+    """Yield the fault of arguments behind a shell's code that do not reach its program."""
+    position = shell_code_at(argv)
+    code, *following = [""] if position is None else argv[position:]
+    as_name = [item for item in following[:1] if item.startswith("-")]
+    if lost := as_name or ([] if _READS_ARGUMENTS.search(code) else following[1:]):
+        yield Fault(
+            f"no {lost[0]}: the code before it, which a shell runs, does not pass it on",
+            'write "$@" in the code, and a name after it: [bash, -c, \'python train.py "$@"\', bash, '
+            '--seed, "{seed}"]',
+        )
 
 
 def _without_metrics(runs: Sequence[Run]) -> Iterator[Problem]:
@@ -140,14 +166,23 @@ def _missing_files(run: Run) -> Iterator[Problem]:
         yield Problem(run.run_id, COMMAND_KEY, message, hint, blocks=False)
 
 
-def _faults_of_pythons(runs: Sequence[Run]) -> Iterator[Problem]:
-    """Warn of Pythons that cannot start the program here, each fault once."""
+def _unready_programs(runs: Sequence[Run]) -> Iterator[Problem]:
+    """Warn of Pythons that cannot start the program here, and of programs for another machine, each once."""
     seen = set()
-    for run in runs if ELSEWHERE not in os.environ else ():
-        for text, hint in faults_of(command_line(run)):
+    for run in runs:
+        argv = command_line(run)
+        for text, hint in faults_of(argv) if ELSEWHERE not in os.environ else _not_here(argv):
             if text not in seen:
                 seen.add(text)
                 yield Problem(run.run_id, COMMAND_KEY, f"`command`: {text}", hint, blocks=False)
+
+
+def _not_here(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
+    if shutil.which(argv[0]) is None:
+        yield (
+            f"found no program {argv[0]!r} on this machine; the runs start on another one",
+            "if it is not on the PATH there either, add it by `modules` or `setup` of the profile",
+        )
 
 
 def _unused_keys(runs: Sequence[Run]) -> Iterator[Problem]:

@@ -93,6 +93,7 @@ def train(context: RunContext) -> Outcome:
     """Run the program to its end; stop it when the run is stopped."""
     context.polls_stopping = True
     argv = command_line(context.run)
+    require_executable(argv)
     require_program(argv)
     patterns_of(context.run)
     minutes = minutes_of(context.run)
@@ -209,12 +210,16 @@ def command_line(run: Run) -> list[str]:
         raise BadConfigError(str(error), hint=error.hint) from None
     if not argv:
         raise BadConfigError("`command`: no program is left of it: the values of the run are empty lists")
+    return argv
+
+
+def require_executable(argv: Sequence[str]) -> None:
+    """Raise :class:`BadConfigError` unless the command's first word can be executed here."""
     if shutil.which(argv[0]) is None:
         script = shlex.quote(argv[0])
         run_by = f"chmod +x {script}, or name its interpreter first: [bash, {argv[0]}]"
         hint = run_by if os.path.isfile(argv[0]) else None
         raise BadConfigError(f"`command`: found no program {argv[0]!r} that can be executed", hint=hint)
-    return argv
 
 
 def require_program(argv: Sequence[str]) -> None:

@@ -21,6 +21,8 @@ _METRICS = {
     "tensorboard_log": "tensorboard",
     "wandb": "wandb",
     "DictWriter": "csv",
+    "csv.writer": "csv",
+    "to_csv": "csv",
     "Monitor": "monitor",
     "monitor_dir": "monitor",
     "jsonl": "jsonl",

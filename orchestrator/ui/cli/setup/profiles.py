@@ -21,10 +21,12 @@ def profiles(as_json: Json = False) -> None:
         shown = [{key: getattr(profile, key) for key in keys} for profile in known]
         print_json({"profiles": shown, "problems": list(map(str, problems))})
     else:
-        width = max(len(profile.name) for profile in known)
+        width, backend_width = (max(len(getattr(one, key)) for one in known) for key in ("name", "backend"))
         for profile in known:
-            typer.echo(f"{profile.name:<{width}}  {profile.backend:<5}  {profile.description or ''}")
-            typer.echo(f"{'':<{width}}         {profile.source}")
+            typer.echo(
+                f"{profile.name:<{width}}  {profile.backend:<{backend_width}}  {profile.description or ''}"
+            )
+            typer.echo(f"{'':<{width + backend_width + 4}}{profile.source}")
         typer.echo(f"yours belong in {own_folder()}/")
     print_problems(problems)
     if problems:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.check import Problem
+from jobs.check import ELSEWHERE, Problem
 from jobs.trainers.command import checking
 from jobs.trainers.command.training import command_line
 from jobs.training.context import BadConfigError
@@ -318,6 +318,33 @@ def test_a_script_that_cannot_be_started_is_refused_with_the_way(
     assert all(part in f"{problem.message}\n{problem.hint}" for problem in problems for part in said)
 
 
+@pytest.mark.parametrize("program", ["no-such-program", "/etc/passwd"])
+def test_a_program_that_this_machine_lacks_is_refused_if_runs_start_here(
+    program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (refused,) = check([run([program, "--seed", "{seed}"])])
+    assert (refused.blocks, f"found no program '{program}'" in refused.message) == (True, True)
+    monkeypatch.setenv(ELSEWHERE, "1")
+    (found,) = check([run([program, "--seed", "{seed}"])])
+    assert found.blocks is ("/" in program)
+
+
+@pytest.mark.parametrize(
+    ("items", "lost"),
+    [
+        (["echo", "bash", "--lr", "{lr}"], "--lr"),
+        (['echo "$@"', "--lr", "{lr}"], "--lr"),
+        (['echo "$@"', "bash", "--lr", "{lr}"], None),
+        (["echo --lr ${1}", "bash", "{lr}"], None),
+        (["echo --lr {lr}"], None),
+        (["echo --lr {lr}", "bash"], None),
+    ],
+)
+def test_arguments_that_the_code_of_a_shell_drops_are_warned_of(items: list[str], lost: str | None) -> None:
+    found = [one for one in check([run(["bash", "-c", *items], lr=0.1)]) if "a shell runs" in one.message]
+    assert [(one.blocks, f"no {lost}: " in one.message) for one in found] == [(False, True)] * bool(lost)
+
+
 def test_braces_without_quotes_are_refused() -> None:
     (problem,) = check([run([sys.executable, "-c", "pass", {"lr": None}])])
     assert (problem.blocks, "found a mapping, {lr: …}" in problem.message) == (True, True)
@@ -394,8 +421,6 @@ def test_other_braces_stay(text: str) -> None:
         (None, "expected a list"),
         ("python train.py", "is 'python train.py'; expected a list"),
         ([], "expected a list"),
-        (["no-such-program"], "found no program 'no-such-program'"),
-        (["/etc/passwd"], "found no program"),
         ([sys.executable, "{lr}"], "asks for 'lr', and the run has: seed, size, threads"),
     ],
 )

@@ -132,6 +132,14 @@ def test_options_of_other_libraries_are_passed_in_their_way(program: str, tmp_pa
     assert ("# metrics: {from: tensorboard}  # found by itself" in text) == (program == TYRO)
 
 
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [("csv.writer(file)", True), ("frame.to_csv('a.csv')", True), ("print(csv)", False)],
+)
+def test_a_csv_file_is_found_as_source_of_metrics(line: str, found: bool, tmp_path: Path) -> None:
+    assert ("# metrics: {from: csv}  # found by itself" in drafted(tmp_path, line)) is found
+
+
 def test_keys_of_a_config_of_hydra_are_passed(tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/main.yaml").write_text(
