@@ -192,7 +192,7 @@ def _repeated(grid: Grid) -> str:
 
 
 def _grids_near(path: Path) -> str:
-    grids = sorted(path.parent.glob("*.yaml")) or sorted(Path("sweeps").glob("*.yaml"))
+    grids = sorted({*path.parent.glob("[!.]*.yaml"), *Path("sweeps").glob("*.yaml")})
     grids.sort(key=lambda grid: -SequenceMatcher(None, grid.stem, path.stem).ratio())
     if grids:
         return f"the nearest are: {', '.join(map(str, grids[:5]))}"

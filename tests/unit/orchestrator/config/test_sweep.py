@@ -399,6 +399,18 @@ def test_ten_thousand_points_expand_quickly() -> None:
     assert time.process_time() - began < 2
 
 
+def test_a_grid_that_is_not_there_is_looked_for_in_its_folder_and_in_sweeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (".hidden.yaml", "other.yaml", "sweeps/speed.yaml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    with pytest.raises(GridError) as caught:
+        load_sweep(Path("speed.yaml"))
+    assert caught.value.hint == "the nearest are: sweeps/speed.yaml, other.yaml"
+
+
 def test_files_that_are_no_grids(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"name: speed\nbase: {note: caf\xe9}\n")
     (tmp_path / "bom.yaml").write_text("\ufeff" + HEAD + "base: {seed: 0}")
