@@ -1,4 +1,4 @@
-"""A server on loopback that answers like S3, as long as a test lasts."""
+"""A server on loopback that answers like S3."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class BucketServer:
 
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
-        self._folder = folder
+        self._log = folder / "moto.log"
+        self._begun = 0  # bytes of the log before this test
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -38,11 +39,21 @@ class BucketServer:
         }
 
     def start(self) -> None:
-        """It begins empty, each time."""
+        """Start it, empty; or empty it, if it runs."""
+        if self._process is not None:
+            self._reset()
+            return
         argv = [Path(sys.executable).with_name("moto_server"), "-H", "127.0.0.1", "-p", str(self.port)]
-        with open(self._folder / "moto.log", "ab") as log:
+        with open(self._log, "ab") as log:
             self._process = subprocess.Popen(argv, stdout=log, stderr=log, env={**os.environ, **self.env})
-        wait_for(self._answers, timeout=120, what=f"moto ({self._folder}/moto.log)")
+        wait_for(self._answers, timeout=120, what=f"moto ({self._log})")
+
+    def _reset(self) -> None:
+        way = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        way.request("POST", "/moto-api/reset")
+        assert way.getresponse().status == 200
+        way.close()
+        self._begun = self._log.stat().st_size
 
     def stop(self) -> None:
         if self._process is not None:
@@ -65,7 +76,7 @@ class BucketServer:
         return self._requests("PUT")
 
     def _requests(self, method: str) -> list[str]:
-        log = (self._folder / "moto.log").read_text(errors="replace")
+        log = self._log.read_bytes()[self._begun :].decode(errors="replace")
         return re.findall(rf'"{method} /{BUCKET}/([^ ?]+)(?:\?x-id=\w+)? HTTP/1.1" 200', log)
 
     def _answers(self) -> bool:

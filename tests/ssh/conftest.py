@@ -29,13 +29,19 @@ def server(tmp_path: Path, own_world: Path, monkeypatch: pytest.MonkeyPatch) -> 
     server.stop()
 
 
-@pytest.fixture
-def bucket(tmp_path: Path, own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BucketServer]:
-    """A server with one bucket, known to this process and all that it starts."""
-    server = BucketServer(tmp_path)
-    for name, value in server.env.items():
-        monkeypatch.setenv(name, value)
-    server.start()
-    server.client().create_bucket(Bucket=BUCKET)
+@pytest.fixture(scope="module")
+def bucket_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketServer]:
+    """A server for the tests of a file."""
+    server = BucketServer(tmp_path_factory.mktemp("moto"))
     yield server
     server.stop()
+
+
+@pytest.fixture
+def bucket(bucket_server: BucketServer, own_world: Path, monkeypatch: pytest.MonkeyPatch) -> BucketServer:
+    """The server with one empty bucket, known to this process and all that it starts."""
+    for name, value in bucket_server.env.items():
+        monkeypatch.setenv(name, value)
+    bucket_server.start()
+    bucket_server.client().create_bucket(Bucket=BUCKET)
+    return bucket_server

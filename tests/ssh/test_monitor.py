@@ -45,12 +45,21 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "INTERVAL_S", 0.3)
 
 
-@pytest.fixture
-def sweep(server: Server, tmp_path: Path) -> SweepDir:
-    """Two finished runs on the cluster, where a profile would put them, with something for TensorBoard."""
-    results = server.home / "orchestrate" / "results"
-    sweep = make_sweep(results, count_runs(tmp_path / "audit", 2, steps=4, seconds=0.0))
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> SweepDir:
+    """Two finished runs."""
+    folder = tmp_path_factory.mktemp("trained")
+    sweep = make_sweep(folder / "results", count_runs(folder / "audit", 2, steps=4, seconds=0.0))
     assert work(sweep, slots=2) == 0
+    return sweep
+
+
+@pytest.fixture
+def sweep(server: Server, trained: SweepDir, tmp_path: Path) -> SweepDir:
+    """These runs on the cluster, where a profile would put them, with something for TensorBoard."""
+    results = server.home / "orchestrate" / "results"
+    shutil.copytree(trained.results, results)
+    sweep = SweepDir(results, trained.name)
     (sweep.run(sweep.run_ids()[0]).attempt(1).path / "events.out.tfevents.1.cluster").touch()
     pushed = freeze(sweep, tmp_path)  # as a submission does it
     assert [path.name for path in pushed.python_path] == ["modules.zip"]
@@ -199,7 +208,10 @@ def test_after_a_kill_nothing_is_left(server: Server, board: Path) -> None:
     Host(ALIAS).release()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.nightly(but=["SIGTERM"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name
+)
 def test_it_leaves_when_it_is_told_to(server: Server, sweep: SweepDir, number: signal.Signals) -> None:
     with command(ALIAS, "--no-tensorboard") as process:
         assert process.stdout is not None
