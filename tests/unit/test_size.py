@@ -63,8 +63,9 @@ def test_functions_stay_short_and_have_few_parameters() -> None:
     lengths = sorted(length(function) for _, function in found)
     assert lengths[len(lengths) // 2] <= 7
     assert lengths[len(lengths) * 9 // 10] <= 18
-    # A command's function declares its options.
-    inner = [(name, function) for name, function in found if not name.startswith("orchestrator/ui/cli/")]
+    # A command's function declares its options, also in Python.
+    commands = ("orchestrator/ui/cli/", "orchestrator/api.py")
+    inner = [(name, function) for name, function in found if not name.startswith(commands)]
     long = [f"{name}:{one.name}" for name, one in inner if length(one) > 60]
     many = [f"{name}:{one.name}" for name, one in inner if parameters(one) > FIGURES["parameters"]]
     assert (long, many) == ([], [])
