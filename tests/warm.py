@@ -251,4 +251,5 @@ def _split(argv: list[str]) -> tuple[list[str], list[str]]:
 
 if __name__ == "__main__":
     _FILTERS = warnings.filters[1:]  # without this process's own -W
+    sys.executable = str(Path(sys.argv[1]).with_name("bin") / "python")  # a default of some functions
     _become(_serve(sys.argv[1]))
