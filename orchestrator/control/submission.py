@@ -121,10 +121,10 @@ def without(run_ids: Iterable[str], left_out: Container[str]) -> tuple[str, ...]
     return tuple(run_id for run_id in run_ids if run_id not in left_out)
 
 
-def waiting(number: int, *, submitted: bool, no_feed: str | None, follow: bool) -> str | None:
-    """How runs that the queue has no room for are submitted later; ``no_feed`` as for :class:`Plan`.
+def waiting(number: int, *, canary: bool, submitted: bool, no_feed: str | None, follow: bool) -> str | None:
+    """How runs are submitted later for which the queue has no room, or which wait for canaries.
 
-    ``follow``: the same command with `--follow` submits them.
+    ``no_feed`` as for :class:`Plan`. ``follow``: the same command with `--follow` submits them.
     """
     if not number:
         return None
@@ -132,7 +132,8 @@ def waiting(number: int, *, submitted: bool, no_feed: str | None, follow: bool) 
     if submitted and no_feed is not None:
         or_follow = ", or --follow as jobs end" if follow else ""
         how = f"this command again submits them{or_follow} ({no_feed})"
-    return f"{count(number, 'run')} waiting for room in the queue: {how}"
+    what = "the first run of their configuration" if canary else "room in the queue"
+    return f"{count(number, 'run')} waiting for {what}: {how}"
 
 
 def array_line(job_id: str, jobs: int, slots: int) -> str:

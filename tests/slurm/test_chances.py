@@ -49,6 +49,7 @@ def test_canaries_hold_back_what_would_only_fail(lab: Lab, slurm: Cluster) -> No
     lab.write_grid("birds", "command", {}, {"command": [count, ["false"]], "seed": [0, 1, 2, 3]})
     lab.pace(0.05)
     told = lab.sweep("birds", "--canary", "--follow", code=1)
+    assert "6 runs waiting for the first run of their configuration" in told
     assert "3 runs held back" in told
     states = sorted(lab.states("birds"))
     assert states == ["done"] * 4 + ["failed"] + ["pending"] * 3

@@ -39,6 +39,7 @@ from orchestrator.config.command_line.command import (
 )
 from orchestrator.config.command_line.placeholders import arguments, keys_asked_for
 from orchestrator.config.program.identity import project_files
+from orchestrator.config.program.options import sources
 from orchestrator.config.program.packages import module_of_file, relative_import
 from orchestrator.config.program.patterns import CODE_KEY
 from orchestrator.config.trainers.command import COMMAND
@@ -144,12 +145,15 @@ def _missing_files(run: Run) -> Iterator[Problem]:
         yield Problem(run.run_id, COMMAND_KEY, message, hint, blocks=False)
     project = project_files(Path.cwd(), any_owner=True)
     try:
-        argv, sources = command_line(run), project.program(run.point).files
+        argv, names = command_line(run), set(project.program(run.point).files)
     except OrchestrateError:
         return
+    if (script := program_file(argv) or "").endswith(".py"):  # without scripts that it does not import
+        imported = {os.path.relpath(path) for path, _ in sources(Path(script))}
+        names = {name for name in names if name in imported or not name.endswith(".py")}
     naming = {
         os.path.normpath(os.fsdecode(path)): name
-        for name in sources
+        for name in sorted(names)
         for line in _content(name).splitlines()
         if not _WRITES.search(line)
         for path in _PATH.findall(line)

@@ -57,7 +57,7 @@ class Program:
     """The syntax of a program's files, with its calls, classes, functions and constants by name."""
 
     def __init__(self, path: Path) -> None:
-        nodes = [node for tree in sources(path) for node in ast.walk(tree)]
+        nodes = [node for _, tree in sources(path) for node in ast.walk(tree)]
         self.nodes = nodes
         self.calls = [node for node in nodes if isinstance(node, ast.Call)]
         self.classes = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
@@ -311,8 +311,8 @@ def name_of(node: ast.expr | None) -> str:
     return str(getattr(node, "attr", getattr(node, "id", "?")))
 
 
-def sources(path: Path) -> Iterator[ast.AST]:
-    """Yield the syntax of a program's file and of files beside it or in this folder that it imports."""
+def sources(path: Path) -> Iterator[tuple[Path, ast.AST]]:
+    """Yield a program's file, and files beside it or in this folder that it imports, with their syntax."""
     todo, seen = [path], {os.path.abspath(path)}
     while todo:
         file = todo.pop()
@@ -320,7 +320,7 @@ def sources(path: Path) -> Iterator[ast.AST]:
             tree = ast.parse(file.read_bytes())
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
             continue
-        yield tree
+        yield file, tree
         for name in _imported(tree):
             module = Path(*name.split("."))
             spelled = (module.with_suffix(".py"), module / "__init__.py")

@@ -82,7 +82,11 @@ class OwnTarget(Flow):
             len(seen.live - seen.working),
             arrays=tuple(_arrays(done)),
             waiting=waiting(
-                len(plan.waiting), submitted=bool(plan.jobs), no_feed=plan.no_feed, follow=self._code is None
+                len(plan.waiting),
+                canary=self.options.canary,
+                submitted=bool(plan.jobs),
+                no_feed=plan.no_feed,
+                follow=self._code is None,
             ),
             notes=done.notes,
             problems=plan.problems,

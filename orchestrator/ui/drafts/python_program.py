@@ -49,7 +49,7 @@ def draft_of_python(file: Path, spelled: str) -> Draft:
     options += [Option(key, (f"{key}={{{key}}}",)) for key in swept if key not in known]
     notes = [] if options else [f"No options found in its sources: {_LIBRARIES} are read.", _BY_HAND]
     try:
-        words = " ".join(ast.unparse(tree) for tree in sources(path))
+        words = " ".join(ast.unparse(tree) for _, tree in sources(path))
     except RecursionError:  # a very long expression
         words = ""
     source = next((kind for word, kind in _METRICS.items() if word in words), None)

@@ -178,7 +178,7 @@ def _reasons(
     by_reason: dict[tuple[RunState, str], list[RunStatus]] = {}
     for row in rows:
         status = statuses[row.run_id]
-        if status.why:
+        if status.why and status.why != status.state.value:
             by_reason.setdefault((status.state, _OF_ONE_RUN.sub("", status.why)), []).append(status)
     lines = []
     for (state, _), alike in islice(by_reason.items(), limit):

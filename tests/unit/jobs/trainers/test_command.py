@@ -42,19 +42,23 @@ def test_files_that_the_folder_of_a_run_lacks_are_named(
         (tmp_path / name).touch()
     (tmp_path / "train.py").write_text(
         "load('a.pt', './b.pt', 'gone.pt', 'models/d.pt', 'data/e.pt')\nopen('ckpt/c.bin')\nsave('new.pt')\n"
-        f"load('{tmp_path}/ckpt/c.bin', '../runs/x')\n"
+        f"load('{tmp_path}/ckpt/c.bin', '../runs/x')\nimport models.net\n"
     )
+    (tmp_path / "models/net.py").write_text("load('b.pt', 'gone.pt', 'new2.pt')\n")
+    (tmp_path / "new2.pt").touch()
+    (tmp_path / "plot.py").write_text("load('new.pt')\n")
     [found] = check([run([sys.executable, "train.py", "--init=b.pt"])])
     assert (
         found.message
-        == "a.pt, ckpt/c.bin (named in train.py): outputs of earlier runs are not in a run's folder"
+        == "a.pt, ckpt/c.bin, new2.pt (named in train.py, models/net.py): outputs of earlier runs are not in "
+        "a run's folder"
     )
     assert found.hint is not None
     assert "--init=a.pt" in found.hint
     assert not found.blocks
     monkeypatch.setattr(checking, "MOST_AT_START", 4)
     [many, _] = check([run([sys.executable, "train.py", "--init=b.pt"])])
-    assert many.message.startswith(f"{tmp_path}, where runs start, holds 7 entries")
+    assert many.message.startswith(f"{tmp_path}, where runs start, holds 9 entries")
 
 
 @given(values)

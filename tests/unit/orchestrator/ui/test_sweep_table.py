@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from orchestrator.core.types import RunState
+from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import IndexRow
 from orchestrator.status.survey import RunStatus, Survey
 from orchestrator.ui.cli.watch.sweep_table import sweep_view
@@ -33,3 +33,14 @@ def test_reasons_of_one_cause_are_one_line() -> None:
         f"failed {ids[2][:8]}: {said[2]}",
         f"failed {ids[3][:8]}: {said[3]}",
     ]
+
+
+def test_a_reason_that_only_repeats_the_state_is_left_out() -> None:
+    run_id = "0" * 16
+    statuses = {run_id: RunStatus(run_id, RunState.CANCELLED, reason=Reason.CANCELLED)}
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(
+            sweep_view("tiny", Survey([IndexRow(run_id, True, {"seed": 0})], statuses, frozenset()), None)
+        )
+    assert "cancelled 00000000" not in shown.get()
