@@ -2,20 +2,24 @@
 
 :func:`start` makes an environment whose ``python`` runs the modules in :data:`MODULES` in such forks, and is
 :data:`FRESH` for all else. A fork imports modules of the test anew, and those of this project unless it is a
-command of this very checkout.
+command of this very checkout. SkyPilot's parts are forks of a third process where ``WARM_SKYPILOT`` names its
+socket; it has their HOME, where SkyPilot looks when it is imported.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import gc
 import importlib
 import itertools
 import json
+import multiprocessing.spawn
 import os
 import pkgutil
+import resource
 import runpy
 import select
 import shlex
@@ -26,17 +30,24 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from tests.warm_client import world
+from tests.warm_client import MOST_FILES, start_of, world
 
 # The interpreter itself, for tests of what a process of its own does.
 FRESH = os.environ.setdefault("FRESH_PYTHON", sys.executable)
 FRESH_PREFIX = Path(FRESH).parents[1]
 MODULES = ("jobs.check", "jobs.evaluate", "jobs.probe", "tests.resuming", "benchmarl.run")
 COMMANDS_MODULE = "orchestrator.ui.cli"
+# And what SkyPilot's API server spawns.
+SKYPILOT_MODULES = (
+    "orchestrator.backends.skypilot.helper",
+    "sky.client.cli.command",
+    "sky.server.server",
+    "awscli",
+)
 # What of an environment names its Python or its folder, and starts our commands.
 SCRIPTS = ("activate", "orchestrate")
 # In the environment: workers too, commands too. The process that is started then only passes signals on.
@@ -48,16 +59,20 @@ _ENVIRONMENT = {
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
 }
 _SHIM = """#!/bin/bash
-words=("$@") parent=benchmarl modules=" {modules} "
-modules+="${{WARM_WORKERS:+jobs.worker }}${{WARM_COMMANDS:+{commands} }}"
+words=("$@")
 while [ "$1" = -P ] || [ "$1" = -W ]; do
   [ "$1" = -P ] || shift
   shift
 done
-if [ "$1" = -m ] && [[ $modules == *" $2 "* ]]; then
-  [ "$2" != {commands} ] || parent=commands
-  WARM_PYTHON=$0 exec {fresh} -I -S {client} {folder}/$parent {fresh} "${{words[@]}}"
-fi
+case "$1 $2" in
+  {modules}) parent={folder}/benchmarl ;;
+  "-m jobs.worker") parent=${{WARM_WORKERS:+{folder}/benchmarl}} ;;
+  "-m {commands}") parent=${{WARM_COMMANDS:+{folder}/commands}} ;;
+  {skypilot}) parent=$WARM_SKYPILOT ;;
+  "-c from multiprocessing.spawn "*) parent=${{IS_SKYPILOT_SERVER:+$WARM_SKYPILOT}} ;;
+  *) parent= ;;
+esac
+[ -z "$parent" ] || WARM_PYTHON=$0 exec {fresh} -I -S {client} "$parent" {fresh} "${{words[@]}}"
 exec -a "$0" {fresh} "${{words[@]}}"
 """
 
@@ -75,19 +90,23 @@ def start(folder: Path) -> list[subprocess.Popen[bytes]]:
             (folder / "bin" / path.name).symlink_to(path)
     words = {"fresh": FRESH, "client": Path(__file__).with_name("warm_client.py"), "folder": folder}
     quoted = {name: shlex.quote(str(word)) for name, word in words.items()}
+    for name, modules in (("modules", MODULES), ("skypilot", SKYPILOT_MODULES)):
+        quoted[name] = " | ".join(f'"-m {module}"' for module in modules)
     python = folder / "bin" / "python"
-    python.write_text(_SHIM.format(modules=" ".join(MODULES), commands=COMMANDS_MODULE, **quoted))
+    python.write_text(_SHIM.format(commands=COMMANDS_MODULE, **quoted))
     python.chmod(0o755)
-    return [
-        subprocess.Popen(
-            [FRESH, "-P", "-W", "ignore", __file__, folder / name],
-            env={**os.environ, **_ENVIRONMENT, "HOME": str(folder), "PYTHONPATH": str(_ROOT)},
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-        )
-        for name in _LOADED
-    ]
+    return [start_parent(folder / name, {"HOME": str(folder)}) for name in ("benchmarl", "commands")]
+
+
+def start_parent(address: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a parent of :data:`_LOADED`, named as its socket is."""
+    return subprocess.Popen(
+        [FRESH, "-P", "-W", "ignore", __file__, address],
+        env={**os.environ, **_ENVIRONMENT, **env, "PYTHONPATH": str(_ROOT)},
+        cwd=address.parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
 
 
 def _copy(script: Path, folder: Path) -> None:
@@ -102,6 +121,10 @@ class _Fork:
 
     def __init__(self, connection: socket.socket, pid: int) -> None:
         self.connection, self.pid = connection, pid
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
 
     def end(self, status: int) -> None:
         with contextlib.suppress(OSError):
@@ -119,7 +142,20 @@ def _commands() -> Iterator[str]:
             yield module.name
 
 
-_LOADED = {"benchmarl": _benchmarl, "commands": _commands}
+def _skypilot() -> Iterator[str]:
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield from ("sky.server.server", "sky.client.cli.command")
+    resource.setrlimit(resource.RLIMIT_NOFILE, files)  # the server raises it when it is imported
+    yield from ("awscli.clidriver", "boto3", "networkx", "pandas", "pulp")
+    for name in SKYPILOT_MODULES:  # which are run anew
+        sys.modules.pop(name, None)
+    lock_type = sys.modules["filelock"].BaseFileLock
+    locks = [found for found in gc.get_objects() if issubclass(type(found), lock_type)]
+    # A lock refuses to be used in a fork of the process that made it.
+    os.register_at_fork(after_in_child=lambda: [setattr(lock, "_creator_pid", os.getpid()) for lock in locks])
+
+
+_LOADED = {"benchmarl": _benchmarl, "commands": _commands, "skypilot": _skypilot}
 
 
 @functools.cache
@@ -147,14 +183,13 @@ def _serve(address: str) -> dict[str, Any]:
             poll.register(fork.connection, 0)
         ready = dict(poll.poll())
         if 0 in ready:
-            os._exit(0)
+            _end(forks)
         if woken in ready:
             os.read(woken, 1000)
             _reap(forks)
         for fork in forks.values():
             if fork.connection.fileno() in ready:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(fork.pid, signal.SIGKILL)
+                fork.kill()
         if listener.fileno() in ready and (request := _fork(listener.accept()[0], forks)):
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -162,7 +197,14 @@ def _serve(address: str) -> dict[str, Any]:
                 opened.close()
             os.close(woken)
             os.close(waking)
+            _take(request.pop("received"), request["files"])
             return request
+
+
+def _end(forks: dict[int, _Fork]) -> NoReturn:
+    for fork in forks.values():
+        fork.kill()
+    os._exit(0)
 
 
 def _reap(forks: dict[int, _Fork]) -> None:
@@ -173,27 +215,34 @@ def _reap(forks: dict[int, _Fork]) -> None:
         forks.pop(pid).end(status)
 
 
+def _take(received: list[int], files: list[int]) -> None:
+    """Give open files the numbers that they had."""
+    free = max(*received, *files) + 1
+    moved = [fcntl.fcntl(file, fcntl.F_DUPFD, free) for file in received]
+    for file in received:
+        os.close(file)
+    for file, number in zip(moved, files, strict=True):
+        os.dup2(file, number)
+        os.close(file)
+
+
 def _fork(connection: socket.socket, forks: dict[int, _Fork]) -> dict[str, Any] | None:
     """The request, in the fork; in this process ``None``."""
-    _, streams, _, _ = socket.recv_fds(connection, 1, 3)
+    _, received, _, _ = socket.recv_fds(connection, 1, MOST_FILES)
     request: dict[str, Any] = json.loads(connection.makefile().readline() or "{}")
     if request.get("world") == world():
         _load(Path(sys.argv[1]).name)
         pid = os.fork()
         if pid == 0:
-            for number, stream in enumerate(streams):
-                os.dup2(stream, number)
-            for stream in streams:
-                os.close(stream)
             connection.close()
-            return request
+            return {**request, "received": received}
         with contextlib.suppress(OSError):  # who asked was killed meanwhile: the fork ends at the next poll
             connection.sendall(f"{pid}\n".encode())
         forks[pid] = _Fork(connection, pid)
     else:
         connection.close()
-    for stream in streams:
-        os.close(stream)
+    for file in received:
+        os.close(file)
     return None
 
 
@@ -209,8 +258,9 @@ def _become(request: dict[str, Any]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
-    options, (module, *arguments) = _split(request["argv"])
+    options, kind, program, arguments = _split(request["argv"])
     sys.executable = os.environ.pop("WARM_PYTHON")
+    multiprocessing.spawn.set_executable(sys.executable)
     os.environ.pop("WARM_COMMANDS", None)
     sys.path[:] = [*request["path"], *(folder for folder in sys.path if folder != str(_ROOT))]
     code = next((folder for folder in request["path"] if Path(folder, "orchestrator").is_dir()), _ROOT)
@@ -220,9 +270,14 @@ def _become(request: dict[str, Any]) -> None:
     warnings.resetwarnings()
     warnings.filters[:] = _FILTERS
     warnings._processoptions(options)  # type: ignore[attr-defined]
-    sys.argv = [module, *arguments]
+    sys.warnoptions[:] = options
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if kind == "-m":
+            sys.argv = [program, *arguments]
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = [kind, *arguments]
+            exec(program, {"__name__": "__main__"})
     except SystemExit as left:
         if not isinstance(left.code, int | None):
             raise
@@ -242,11 +297,12 @@ def _leave(code: int) -> None:
     os._exit(code)
 
 
-def _split(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Filters of warnings, of the environment and of ``-W``; the module and its arguments."""
-    at = argv.index("-m")
+def _split(argv: list[str]) -> tuple[list[str], str, str, list[str]]:
+    """Filters of warnings, of the environment and of ``-W``; ``-m`` or ``-c``, what to run, its arguments."""
+    at = start_of(argv)
     own = [filter_ for option, filter_ in itertools.pairwise(argv[:at]) if option == "-W"]
-    return [*filter(None, os.environ.get("PYTHONWARNINGS", "").split(",")), *own], argv[at + 1 :]
+    filters = [*filter(None, os.environ.get("PYTHONWARNINGS", "").split(",")), *own]
+    return filters, argv[at], argv[at + 1], argv[at + 2 :]
 
 
 if __name__ == "__main__":

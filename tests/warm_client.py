@@ -1,7 +1,7 @@
 """Run a module in a fork of a warm parent: ``warm_client.py SOCKET PYTHON [-P] [-W FILTER] -m MODULE …``.
 
-The fork has this process's folder, environment, umask and standard streams. Pass signals on to it, end as it
-ends. Where a fork would differ from a process of its own (namespaces, limits, packages), become ``PYTHON``.
+The fork has this process's folder, environment, umask and open files. Pass signals on to it, end as it ends.
+Where a fork would differ from a process of its own (namespaces, limits, packages), become ``PYTHON``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ PACKAGES = (
     *("matplotlib", "numpy", "pyarrow", "rich", "scipy", "textual", "typer", "yaml"),
 )
 _SPOKEN = ("LANG", "LC_ALL", "LC_CTYPE", "PYTHONIOENCODING", "PYTHONUTF8", "PYTHONUNBUFFERED")
+MOST_FILES = 64
 _LIMITS = sorted(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
 _FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGCONT")
 
@@ -39,9 +40,20 @@ def _shadows(folder: str) -> bool:
     return any(os.path.exists(os.path.join(folder, name)) for name in names)
 
 
+def start_of(argv: list[str]) -> int:
+    """Where Python's own options end."""
+    return next(at for at, word in enumerate(argv) if word in ("-m", "-c"))
+
+
+def _open_files() -> list[int]:
+    found = map(int, os.listdir("/proc/self/fd"))
+    return [file for file in found if os.path.exists(f"/proc/self/fd/{file}")]
+
+
 def _ask(address: str, argv: list[str]) -> socket.socket | None:
     """A connection on which the fork's end will be told."""
-    first = [] if "-P" in argv[: argv.index("-m")] else [os.getcwd()]
+    files = _open_files()
+    first = [] if "-P" in argv[: start_of(argv)] else [os.getcwd()]
     folders = [*first, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     if "LD_PRELOAD" in os.environ or any(map(_shadows, folders)):
         return None
@@ -52,8 +64,15 @@ def _ask(address: str, argv: list[str]) -> socket.socket | None:
         return None
     umask = os.umask(0)
     os.umask(umask)
-    request = {"argv": argv, "cwd": os.getcwd(), "env": dict(os.environ), "umask": umask, "path": folders}
-    socket.send_fds(connection, [b"-"], [0, 1, 2])
+    request = {
+        "argv": argv,
+        "cwd": os.getcwd(),
+        "env": dict(os.environ),
+        "umask": umask,
+        "path": folders,
+        "files": files,
+    }
+    socket.send_fds(connection, [b"-"], files)
     connection.sendall(json.dumps({**request, "world": world()}).encode() + b"\n")
     return connection
 

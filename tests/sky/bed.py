@@ -40,7 +40,7 @@ _ROLE = "skypilot-v1"
 CLUSTER = "test"  # the Slurm cluster's name in SkyPilot: `infra: slurm/test`
 
 # SkyPilot fetches uv for a node from its maker's site, and with it a Python 3.10. Here it gets the uv that is
-# installed beside this Python, and this Python; what uv downloads from PyPI it keeps for the next node.
+# installed beside this Python, and this Python; uv keeps what it downloads from PyPI where it does otherwise.
 _CURL = """#!/bin/sh
 case "$*" in
   */uv/install.sh*) echo 'mkdir -p "$UV_INSTALL_DIR" && cp {bin}/uv "$UV_INSTALL_DIR/uv"' ;;
@@ -48,7 +48,7 @@ case "$*" in
 esac
 """
 _UV = """#!/bin/bash
-export UV_CACHE_DIR={folder}/uv UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=hardlink {exports}
+export UV_CACHE_DIR={cache} UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=hardlink {exports}
 words=()
 for word in "$@"; do [ "$word" = 3.10 ] && word={python}; words+=("$word"); done
 exec {uv} "${{words[@]}}"
@@ -101,7 +101,7 @@ class Laptop:
     def sky(self, *arguments: str, code: int = 0, timeout: float = PATIENCE_S) -> str:
         """What SkyPilot's own command says, on both outputs."""
         done = subprocess.run(
-            [Path(sys.executable).with_name("sky"), *arguments],
+            [sys.executable, "-P", "-m", "sky.client.cli.command", *arguments],
             env={**_plain_environment(), **self.env},
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
@@ -138,6 +138,7 @@ class Bed(Laptop):
         self.slurm = Cluster(self.folder / "slurm", accounting=False, etc=etc)
         self.slurm.folder.mkdir()
         self._moto: subprocess.Popen[bytes] | None = None
+        self._warm: subprocess.Popen[bytes] | None = None
         self.moto = 0
 
     @property
@@ -147,7 +148,8 @@ class Bed(Laptop):
 
     @property
     def env(self) -> dict[str, str]:
-        return {**super().env, "PATH": f"{self.server.bin}:{search_path()}"}
+        path = f"{self.server.bin}:{search_path()}"
+        return {**super().env, "PATH": path, "WARM_SKYPILOT": str(self.folder / "skypilot")}
 
     def start(self) -> None:
         """Start everything; nothing is left behind when that fails."""
@@ -158,9 +160,12 @@ class Bed(Laptop):
             self.connect()
             self._start_moto()
             self._write_home()
-            self._start_server()
+            parent = Path(self.env["WARM_SKYPILOT"])
+            self._warm = warm.start_parent(parent, self.env)
+            wait_for(parent.exists, BOOT, "SkyPilot's warm parent to listen")
             wait_for(self._moto_answers, BOOT, "moto to listen")
             self._fill_account()
+            self._start_server()  # it looks which clouds answer as soon as it is up
             self.sky("check", "slurm", "aws")
         except BaseException:
             self.stop()
@@ -173,6 +178,8 @@ class Bed(Laptop):
         self.server.stop()
         self.slurm.stop()
         super().stop()
+        if self._warm is not None:
+            self._warm.communicate()
 
     def clean(self) -> None:
         """No instance and idle nodes, whatever a test left."""
@@ -211,10 +218,14 @@ class Bed(Laptop):
         _put(self.bin / "curl", _CURL.format(bin=self.bin, curl=curl))
         exports = shlex.join(f"{name}={text}" for name, text in os.environ.items() if _of_downloads(name))
         python = Path(warm.FRESH).resolve()
-        _put(self.bin / "uv", _UV.format(folder=self.folder, exports=exports, python=python, uv=uv))
+        cache = subprocess.run(
+            [uv, "cache", "dir"], stdout=subprocess.PIPE, text=True, check=True
+        ).stdout.strip()
+        _put(self.bin / "uv", _UV.format(cache=shlex.quote(cache), exports=exports, python=python, uv=uv))
         passwd = self.folder / "passwd"
         passwd.write_text(_users(self.home))
         _put(self.server.bin / "ssh", _SSH.format(passwd=passwd, ssh=shutil.which("ssh")))
+        _put(self.server.bin / "aws", f'#!/bin/sh\nexec {sys.executable} -P -m awscli "$@"\n')
 
     def _start_moto(self) -> None:
         self.moto = port = free_port()

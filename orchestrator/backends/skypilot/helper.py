@@ -11,9 +11,9 @@ import io
 import json
 import os
 import re
+import select
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,7 +21,6 @@ from orchestrator.backends.skypilot.errors import Failure, failure_of, not_insta
 
 _REQUESTS = {"PENDING": "running", "WAITING": "running", "RUNNING": "running"}
 _MANY = 12
-_WATCH_S = 0.2
 _BOOT = ("aws", "post_provision_runcmd")
 _CLUSTERS = {"INIT": "starting", "UP": "up", "STOPPED": "stopped"}
 
@@ -31,17 +30,18 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
-    threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     helper = Helper()
     for line in sys.stdin:
         answers.write(json.dumps(helper.answer(**json.loads(line))) + "\n")
         answers.flush()
 
 
-def _exit_with_parent(parent: int) -> None:
+def _exit_with_parent() -> None:
     """Exit when the requesting process has ended: a launch must be recorded by its caller."""
-    while os.getppid() == parent:
-        time.sleep(_WATCH_S)
+    hangup = select.poll()
+    hangup.register(sys.stdin, 0)
+    hangup.poll()
     os._exit(1)
 
 
