@@ -30,7 +30,8 @@ FOREIGN = ("SLURM_", "SKYPILOT_", "SKY_", "AWS_", "WANDB_", "ORCHESTRATE_", "HYD
 LANES = {
     "sky": ("tests/sky/",),
     "trained": tuple(
-        f"tests/slurm/test_{name}.py" for name in ("chances", "faults", "launch", "submission", "sweep")
+        f"tests/slurm/test_{name}.py"
+        for name in ("chances", "faults", "launch", "limits", "submission", "sweep")
     ),
     "slurm": ("tests/slurm/",),
 }

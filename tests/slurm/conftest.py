@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import warm
 from tests.slurm.cluster import Cluster
 from tests.slurm.daemons import ClusterError, search_path
 from tests.slurm.lab import Lab
@@ -56,11 +55,8 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """What the runs of all labs come to where nothing happens: both grids, worked through on this machine."""
+    """What the counting runs of all labs come to where nothing happens: worked through on this machine."""
     lab = Lab(tmp_path_factory.mktemp("undisturbed"))
-    lab.count_grid(runs=25)
-    lab.train_grid()
-    for name in ("tiny", "real"):
-        lab.run("sweep", "--grid", f"{name}.yaml", "--on", "local", "--follow", env=warm.WORKERS)
-        lab.run("collect", name)
+    lab.count_grid(runs=12)
+    lab.sweep_here("tiny")
     return lab

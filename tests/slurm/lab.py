@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ class Lab:
     def __init__(self, folder: Path, env: Mapping[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.env = {"PYTHONPATH": str(helpers.ROOT), "COLUMNS": "160", **(env or {})}
-        self.folder, self.results = folder, folder / "results"
+        self.folder, self.results, self.audit = folder, folder / "results", folder / "audit"
         self.started: list[subprocess.Popen[str]] = []
         self.profile()
 
@@ -53,11 +53,11 @@ class Lab:
         self.write_grid("tiny", "command", {"command": argv}, {"seed": list(range(runs))})
         self.pace(pace, last)
 
-    def train_grid(self, iterations: int = 12) -> None:
+    def train_grid(self, iterations: int = 12, algorithms: Sequence[str] = ("mappo", "iql")) -> None:
         """Sweep `real`, of a policy-based and a value-based training."""
         base = {**NAVIGATION_MAPPO, **NAVIGATION_IQL, "experiment.max_n_iters": iterations}
         del base["algorithm"]
-        self.write_grid("real", "benchmarl", base, {"algorithm": ["mappo", "iql"]})
+        self.write_grid("real", "benchmarl", base, {"algorithm": list(algorithms)})
 
     def write_grid(self, name: str, trainer: str, base: Mapping[str, Any], matrix: Mapping[str, Any]) -> None:
         grid = {"name": name, "trainer": trainer, "base": base, "matrix": matrix}
@@ -102,6 +102,11 @@ class Lab:
         (sweep,) = json.loads(output)
         return [run["state"] for run in sweep["runs"]]
 
+    def sweep_here(self, name: str) -> None:
+        """Work a sweep through on this machine, by warm workers, and collect it."""
+        self.run("sweep", "--grid", f"{name}.yaml", "--on", "local", "--follow", env=warm.WORKERS)
+        self.run("collect", name)
+
     # What lies on disk
 
     def dir(self, name: str = "tiny") -> SweepDir:
@@ -138,7 +143,7 @@ class Lab:
 
     def steps(self) -> int:
         """Steps that the counting programs executed so far."""
-        return sum(kind == "step" for kind, *_ in Audit(self.folder / "audit").lines)
+        return sum(kind == "step" for kind, *_ in Audit(self.audit).lines)
 
     def at_work(self, number: int, timeout: float = helpers.PATIENCE_S) -> None:
         """Wait until so many more steps were executed."""

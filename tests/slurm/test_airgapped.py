@@ -63,6 +63,7 @@ def test_a_run_without_a_network(lab: Lab, slurm: Cluster) -> None:
     assert "api.wandb.ai cannot be reached" in logged.attempts()[-1].log.read_text()
     assert "Network is unreachable" in net.attempts()[-1].log.read_text()
     check_logs(lab, attempts=1)
+    wait_for(lambda: not slurm.queue(), what="the end of all jobs")
 
 
 def test_programs_of_other_pythons_without_a_network(
@@ -86,6 +87,7 @@ def test_programs_of_other_pythons_without_a_network(
         rows = [row.metrics for row in run.history()]
         assert rows == [{"own": 1, "unreachable": 1}], run.attempts()[-1].log.read_text()
     assert lab.states("own") == ["done"] * len(starts)
+    wait_for(lambda: not slurm.queue(), what="the end of all jobs")
 
 
 @pytest.mark.nightly

@@ -22,12 +22,12 @@ def write_programs(lab: Lab, name: str, program: str, runs: int) -> None:
 def test_ending_jobs_submit_what_the_queue_had_no_room_for(
     lab: Lab, undisturbed: Lab, slurm: Cluster
 ) -> None:
-    lab.profile(pack=1, cpus_per_task=1, mem="500M", max_jobs=4)
-    lab.count_grid(runs=10, pace=0.01)
+    lab.profile(pack=1, cpus_per_task=1, mem="500M", max_jobs=2)
+    lab.count_grid(runs=5, pace=0.01)
     told = lab.sweep()
-    assert "4 jobs" in told
-    assert "6 runs wait" in told
-    helpers.wait_for(lambda: len(lab.job_ids()) == 10, what="the last submission")
+    assert "2 jobs" in told
+    assert "3 runs wait" in told
+    helpers.wait_for(lambda: len(lab.job_ids()) == 5, what="the last submission")
     assert set(judge(lab, undisturbed, slurm)) == {1}
     jobs = [job for _, job in jobs_of(lab.dir().read_ledger())]
     assert {len(job.run_ids) for job in jobs} == {1}, "one run to a job"

@@ -20,11 +20,14 @@ def block(language: str) -> str:
 
 
 def test_the_readmes_commands_for_a_cluster(lab: Lab, slurm: Cluster, own_world: Path) -> None:
-    """With a profile ``cpu`` of the user's own: nodes here are smaller than those of the one that ships."""
+    """With a profile ``cpu`` of the user's own: nodes here are smaller than those of the one that ships.
+
+    Its jobs are held: that jobs train is for test_doctor.py.
+    """
     (lab.folder / "first.yaml").write_text(block("yaml"))
     own = own_world / ".config" / "orchestrate" / "profiles"
     own.mkdir(parents=True)
-    (own / "cpu.yaml").write_text("cpus_per_task: 2\nmem: 4G\ntime: 10\n")
+    (own / "cpu.yaml").write_text("cpus_per_task: 2\nmem: 4G\ntime: 10\noptions: {hold: true}\n")
     for line in block("bash").splitlines():
         program, *arguments = shlex.split(line, comments=True)
         assert program == "orchestrate"

@@ -70,6 +70,7 @@ class Laptop(Lab):
     def __init__(self, folder: Path, server: Server) -> None:
         self.server = server
         super().__init__(folder)
+        self.audit = self.there / "audit"
         # Programs are part of the project, as anybody's: they go along with the code.
         (folder / "count.py").write_bytes((helpers.COMMANDS / "count.py").read_bytes())
         subprocess.run(["git", "init", "-q", str(folder)], check=True)
@@ -83,7 +84,7 @@ class Laptop(Lab):
         self.pace(pace)
 
     def count_argv(self) -> list[str]:
-        return [sys.executable, "count.py", str(self.there / "audit"), str(STEPS), str(self.there / "pace")]
+        return [sys.executable, "count.py", str(self.audit), str(STEPS), str(self.there / "pace")]
 
     def pace(self, seconds: float) -> None:
         self.there.mkdir(parents=True, exist_ok=True)
@@ -97,8 +98,14 @@ class Laptop(Lab):
 
     def audit_counts(self) -> list[int]:
         """How often each run was finished, by anybody."""
-        lines = [line.split() for line in (self.there / "audit").read_text().splitlines()]
+        lines = [line.split() for line in self.audit.read_text().splitlines()]
         return sorted(Counter(run_id for kind, run_id, *_ in lines if kind == "done").values())
+
+    def all_done(self, number: int) -> None:
+        """Wait until so many runs are done, first by the disk there: a question over ssh takes a second."""
+        trees = self.there / "results" / "tiny" / "runs"
+        helpers.wait_for(lambda: len([*trees.glob("*/result.json")]) == number, what="all results there")
+        helpers.wait_for(lambda: self.states() == ["done"] * number, what="the end of the sweep")
 
     def run_id(self, seed: int) -> str:
         return next(row.run_id for row in self.dir().read_index() if row.point["seed"] == seed)
@@ -154,14 +161,20 @@ def laptop(slurm: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     server.stop()
 
 
-def test_a_sweep_from_a_laptop(laptop: Laptop) -> None:
-    laptop.count_grid(runs=4)
+def test_a_sweep_from_a_laptop_with_a_link_that_is_down_for_a_while(laptop: Laptop, slurm: Cluster) -> None:
+    laptop.count_grid(runs=4, pace=1.0)
     dry = laptop.sweep("tiny", "--dry-run")
     said = laptop.sweep()
     assert "4 runs to do on profile" in said
     for script in laptop.tree().path.glob("scripts/*.sh"):
         assert script.read_text() in dry
-    helpers.wait_for(lambda: laptop.states() == ["done"] * 4, what="the end of the sweep")
+    laptop.at_work(2)
+    helpers.wait_for(lambda: "running" in laptop.states(), what="runs at work")
+    laptop.server.stop()
+    told_while_the_link_is_down(laptop)
+    laptop.pace(0.0)
+    laptop.server.start(slurm.env)
+    laptop.all_done(4)
     assert "nothing new to submit on profile" in laptop.sweep()
     assert laptop.audit_counts() == [1] * 4
     laptop.write_grid("tiny", "command", {"command": ["./no-such-program"]}, {"seed": [0]})
@@ -170,10 +183,24 @@ def test_a_sweep_from_a_laptop(laptop: Laptop) -> None:
         assert "no program './no-such-program'" in laptop.sweep("tiny", *more, code=2)
 
 
+def told_while_the_link_is_down(laptop: Laptop) -> None:
+    told = helpers.wait_for(laptop.unknown, what="what was heard last to be too old")
+    assert set(told) == {"unknown"}
+    shown = laptop.run("status", "tiny")
+    assert re.search(r"profile: unknown since \d\d:\d\d: cluster: cannot be reached", shown), shown
+    assert "cannot be reached" in laptop.sweep(code=3)
+    assert "cannot be reached" in laptop.run("cancel", "tiny", code=3)
+    assert "without what is new on profile: cluster: cannot be reached" in laptop.run("sync", code=1)
+    assert "4 runs stay: on profile: cluster: cannot be reached" in laptop.run(
+        "sweep", "--grid", "tiny.yaml", "--on", "local", code=1
+    )
+
+
 def test_logs_cancel_and_retry_from_the_laptop(laptop: Laptop, slurm: Cluster) -> None:
     laptop.talking_grid(runs=4)
     laptop.pace(1.0)
     laptop.sweep()
+    laptop.at_work(4)
     helpers.wait_for(lambda: laptop.states().count("running") >= 2, what="runs at work")
     following = laptop.start("logs", "tiny", "seed=0", "--follow")
     assert "3 runs cancelled" in laptop.run("cancel", "tiny", "seed=1", "seed=2", "seed=3")
@@ -185,29 +212,8 @@ def test_logs_cancel_and_retry_from_the_laptop(laptop: Laptop, slurm: Cluster) -
     helpers.wait_for(lambda: laptop.states()[0] == "done", what="the end of run 0")
     assert laptop.sweep("tiny").count("nothing new to submit"), "cancelled runs wait for a retry"
     assert "3 runs to do again" in laptop.run("retry", "tiny")
-    helpers.wait_for(lambda: laptop.states() == ["done"] * 4, what="the end of the sweep")
+    laptop.all_done(4)
     assert "no run fits" in laptop.run("logs", "tiny", "seed=9", code=2)
-
-
-def test_a_link_that_is_down_is_no_failure(laptop: Laptop) -> None:
-    laptop.count_grid(runs=2, pace=1.0)
-    laptop.sweep()
-    helpers.wait_for(lambda: "running" in laptop.states(), what="runs at work")
-    laptop.server.stop()
-    told = helpers.wait_for(lambda: laptop.unknown(), what="what was heard last to be too old")
-    assert set(told) == {"unknown"}
-    shown = laptop.run("status", "tiny")
-    assert re.search(r"profile: unknown since \d\d:\d\d: cluster: cannot be reached", shown), shown
-    assert "cannot be reached" in laptop.sweep(code=3)
-    assert "cannot be reached" in laptop.run("cancel", "tiny", code=3)
-    assert "without what is new on profile: cluster: cannot be reached" in laptop.run("sync", code=1)
-    assert "2 runs stay: on profile: cluster: cannot be reached" in laptop.run(
-        "sweep", "--grid", "tiny.yaml", "--on", "local", code=1
-    )
-    laptop.pace(0.0)
-    laptop.server.start()
-    helpers.wait_for(lambda: laptop.states() == ["done"] * 2, what="the end of the sweep")
-    assert laptop.audit_counts() == [1] * 2
 
 
 @pytest.mark.nightly
@@ -239,7 +245,7 @@ def test_the_command_line_killed_at_each_step_of_sending(laptop: Laptop) -> None
     for after in ("record", "look_there", "freeze", "deliver", "add_to_ledger", "run"):
         laptop.killed_after(after)
     laptop.sweep()
-    helpers.wait_for(lambda: laptop.states() == ["done"] * 2, what="the end of the sweep")
+    laptop.all_done(2)
     assert laptop.audit_counts() == [1] * 2
 
 
@@ -259,14 +265,14 @@ def test_what_is_wrong_there_is_said_in_a_line(laptop: Laptop, tmp_path: Path) -
     laptop.profile()
     laptop.server.banner('Welcome! {"error": "no"}\nquota 12%')
     laptop.sweep()
-    helpers.wait_for(lambda: laptop.states() == ["done"], what="the end of the sweep")
+    laptop.all_done(1)
 
 
 @pytest.mark.nightly
 def test_code_that_was_removed_there_is_sent_again(laptop: Laptop) -> None:
     laptop.count_grid(runs=1)
     laptop.sweep()
-    helpers.wait_for(lambda: laptop.states() == ["done"], what="the end of the sweep")
+    laptop.all_done(1)
     shutil.rmtree(laptop.tree().path / "code")
     assert "cancelled" in laptop.run("cancel", "tiny")
     assert laptop.states() == ["done"]
@@ -281,7 +287,7 @@ def test_code_that_was_removed_there_is_sent_again(laptop: Laptop) -> None:
 def test_tables_are_made_at_home(laptop: Laptop) -> None:
     laptop.count_grid(runs=3)
     laptop.sweep()
-    helpers.wait_for(lambda: laptop.states() == ["done"] * 3, what="the end of the sweep")
+    laptop.all_done(3)
     assert "3 results not fetched from profile yet" in laptop.run("status", "tiny")
     assert not any(laptop.dir().run(laptop.run_id(seed)).result_path.exists() for seed in range(3))
     assert "fetched 3 results from profile" in laptop.run("sync")
@@ -314,7 +320,7 @@ def test_runs_of_an_edited_program_are_told_apart_there_too(laptop: Laptop) -> N
     """By what was sent, as the project itself is not there; also when their results have come home."""
     laptop.count_grid(runs=1)
     laptop.sweep()
-    helpers.wait_for(lambda: laptop.states() == ["done"], what="the end of the first run")
+    laptop.all_done(1)
     with open(laptop.folder / "count.py", "a") as program:
         program.write("EDITED = True\n")
     laptop.count_grid(runs=2)
@@ -396,7 +402,7 @@ def test_a_folder_that_is_away_proves_nothing(laptop: Laptop) -> None:
     # Workers cannot write without their folder, and leave.
     helpers.wait_for(lambda: "running" not in laptop.states(), what="what becomes of the workers")
     laptop.sweep()
-    helpers.wait_for(lambda: laptop.states() == ["done"] * 2, what="the end of the sweep")
+    laptop.all_done(2)
     assert laptop.audit_counts() == [1] * 2
 
 
@@ -422,9 +428,9 @@ def test_two_laptops_and_one_folder(laptop: Laptop, tmp_path: Path) -> None:
     said = other.sweep(code=2)
     assert "a sweep of this name is " in said
     assert str(laptop.folder) in said
-    helpers.wait_for(lambda: laptop.states() == ["done"] * 2, what="the end of the sweep")
+    laptop.all_done(2)
     assert "1 run to do" in other.run("sweep", "--grid", "tiny.yaml", "--on", "profile.yaml", "--adopt")
-    helpers.wait_for(lambda: other.states() == ["done"] * 3, what="the end of the third run")
+    other.all_done(3)
     assert "a sweep of this name is " in laptop.run("cancel", "tiny", code=2)
     assert laptop.audit_counts() == [1] * 3
 
@@ -455,7 +461,7 @@ def test_runs_that_the_grid_has_no_more_are_told_as_they_are(laptop: Laptop) -> 
     laptop.sweep()
     assert "running" in laptop.states()[1:]
     laptop.pace(0.0)
-    helpers.wait_for(lambda: laptop.states() == ["done"] * 3, what="the end of all three")
+    laptop.all_done(3)
 
 
 SHARED = ("sweep", "--grid", "tiny.yaml", "--on", "local,profile.yaml", "--slots", "1")

@@ -98,13 +98,13 @@ def test_two_command_lines_at_once(lab: Lab, undisturbed: Lab, slurm: Cluster) -
 
 @pytest.mark.nightly
 def test_more_runs_than_an_array_takes(lab: Lab, undisturbed: Lab, slurm: Cluster) -> None:
-    slurm.set_config(MaxArraySize=10)
+    slurm.set_config(MaxArraySize=5)
     lab.profile(pack=1, cpus_per_task=1)
-    lab.count_grid(runs=25)
+    lab.count_grid(runs=12)
     lab.sweep()
     arrays = {job_id.partition("_")[0] for job_id in lab.job_ids().values()}
-    assert (len(lab.job_ids()), len(arrays)) == (25, 3)
-    assert judge(lab, undisturbed, slurm) == [1] * 25
+    assert (len(lab.job_ids()), len(arrays)) == (12, 3)
+    assert judge(lab, undisturbed, slurm) == [1] * 12
 
 
 @pytest.mark.nightly
