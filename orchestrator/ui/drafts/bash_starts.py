@@ -45,8 +45,8 @@ popd() { __record popd "$@"; }
 kill() { __record kill "$@"; return 1; }
 wait() { :; }
 eval() { [[ $* == *$'\2'* ]] || builtin eval "$@"; }
-source() { :; }
-.() { :; }
+source() { __record source "$@"; }
+.() { __record source "$@"; }
 __tool() { local run=$1; shift; if ((run)); then builtin command "__$@"; else __record "$@"; fi; }
 expr() { [[ $* == *$'\2'* ]]; __tool $? expr "$@"; }
 sed() { local lines='^(-n )?[0-9pqd;!, ]+( [^- ][^ ]*)?$'; [[ $* =~ $lines ]]; __tool $((!$?)) sed "$@"; }

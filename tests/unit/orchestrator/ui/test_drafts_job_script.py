@@ -225,7 +225,7 @@ def test_a_script_writes_and_starts_nothing(tmp_path: Path) -> None:
         drafted(tmp_path, text)
     grid = drafted(tmp_path, text.replace("./tool;", "").replace(f"{tmp_path}/tool;", ""))
     assert "command: [python, train.py]\n" in grid
-    assert "# Left out: cd, rm, /bin/rm, mkdir, awk, sed, kill, tool, tee, $HOME, export A." in grid
+    assert "# Left out: cd, rm, /bin/rm, mkdir, awk, sed, kill, tool, source, tee, $HOME, export A." in grid
     assert sorted(path.name for path in tmp_path.iterdir()) == ["args.txt", "job.sh", "tool"]
     assert (tmp_path / "args.txt").read_text().startswith("ppo 1e-3\n")
     with pytest.raises(OrchestrateError, match="restricted: cannot redirect output"):
