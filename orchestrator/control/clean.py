@@ -183,7 +183,7 @@ def whole(sweep_dir: SweepDir, options: CleanOptions) -> Surplus:
         _require_over(sweep_dir, seen)
     now, last = time.time(), _last_event(sweep_dir)
     since = f"idle since {moment(last, now)}" if last else "never submitted"
-    if options.older_than and now - last < options.older_than:
+    if options.older_than and now - (last or path.stat().st_mtime) < options.older_than:
         found.left.append(f"{path}: {since}, which is younger than --older-than")
         return found
     counted = Counter(status.state for status in seen.statuses.values())

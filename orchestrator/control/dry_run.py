@@ -33,9 +33,11 @@ def rehearse(
     """Return a planned submission with its scripts, to the byte, as JSON values.
 
     ``unasked``: why the cluster was not asked for its limits, as of :func:`plan_now`. ``warnings``: those of
-    :func:`warnings_of`. ``code`` as for :func:`submit.render_plan`.
+    :func:`warnings_of`. ``code`` as for :func:`submit.render_plan`. Raises :class:`BudgetError`.
     """
     plan = prospect.plan
+    if prospect.options.budget is not None:
+        plan = submit.budgeted(prospect, plan, backend, launch=True).plan
     concerns = backend.concerns(plan, ask=not unasked)
     scripts = submit.render_plan(plan, prospect.state.sweep_dir, backend, code)
     arrays = [

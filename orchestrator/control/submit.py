@@ -280,9 +280,7 @@ def _submit(
         if not define:  # the checkout may have changed since
             code = submitted_code(sweep_dir)
         code = code or freeze(sweep_dir, Path.cwd())
-        budget = prospect.options.budget
-        where = partial(where_at, backend.address, list_price)
-        money = reckon(plan, seen, sweep_dir, where, budget, launch=define)
+        money = budgeted(prospect, plan, backend, launch=define)
         scripts = scripts_of(money.plan, sweep_dir, backend, code)
         entry = _entry(money, prospect, backend, grid, code)
         submission = Submission(money.plan, sweep_dir, entry)  # what cannot be rendered is not on record
@@ -290,6 +288,12 @@ def _submit(
         plan, ids = submission.plan, submission.job_ids
         notes += code.notes + money.notes + full
     return SubmissionReport(plan, prospect, ids, notes, state.after(plan, sweep_dir.read_ledger()))
+
+
+def budgeted(prospect: SubmissionPlan, plan: Plan, backend: Backend, *, launch: bool) -> BudgetedPlan:
+    """Predict a plan's cost, and share the budget among its jobs. Raises as :func:`reckon`."""
+    state, where = prospect.state, partial(where_at, backend.address, list_price)
+    return reckon(plan, state.seen, state.sweep_dir, where, prospect.options.budget, launch=launch)
 
 
 def _record(prospect: SubmissionPlan) -> tuple[str, ...]:

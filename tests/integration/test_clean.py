@@ -228,6 +228,9 @@ def test_only_what_ended_long_enough_ago(tree: Tree) -> None:
         result = json.loads(run.result_path.read_text())
         run.result_path.write_text(json.dumps({**result, "ended": time.time() - DAYS_AGO}))
     assert tree.whats("--older-than", "1h") == ["attempts before a retry"]
+    tree.write_grid(name="planned")
+    tree.run("sweep", "grid.yaml", "--budget", "1", code=2)
+    assert "never submitted, which is younger" in tree.run("clean", "--whole", "--older-than", "1h")
 
 
 def test_a_copy_keeps_what_the_next_sync_would_fetch_again(tree: Tree) -> None:

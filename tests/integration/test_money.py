@@ -99,6 +99,8 @@ def test_a_launch_predicted_above_the_budget_is_refused(market: Market) -> None:
     market.work()
     done = market.steps()
     market.write_grid(seeds=100, steps=20, seconds=0.02)
+    market.work("--budget", "5", "--dry-run", code=4)
+    assert "above the budget of $5.00, of which" in market.errors
     market.work("--budget", "5", code=4)
     assert "predicted to cost $" in market.errors
     assert "80 %" in market.errors
