@@ -54,7 +54,7 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Step]]:
 def shape(line: str) -> re.Pattern[str]:
     """What a line looks like whatever its ids, figures and column widths."""
     words = (re.escape(word) for word in line.split())
-    figures = (re.sub(r"\\?[-]?\d[\w.\\,:]*|[0-9a-f]{8}(?=$)", r"\\S+", word) for word in words)
+    figures = (re.sub(r"\\?[-]?\d[\w.\\,:*]*|[0-9a-f]{8}(?=$)", r"\\S+", word) for word in words)
     return re.compile(r"\s+".join(figures))
 
 
