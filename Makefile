@@ -119,8 +119,8 @@ $(VENV)/.bench: $(VENV)/.dev
 $(VENV)/.train: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "make: Python 3.11 or newer is needed, and $(PYTHON) is not that; name another: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
-	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
-	  echo "make: $(PYTHON) cannot create environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || PYTHON=$(PYTHON) tests/packages.sh base
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 	@echo "make: installing PyTorch, BenchMARL and what they need into $(VENV) (a minute or a few, once)"
 	@$(INSTALL) wheel
 	@$(INSTALL) --editable ".[train]"

@@ -89,7 +89,7 @@ install() { # what of these markers is missing
     apt "$wanted" 2>/dev/null || for package in $wanted; do apt "$package"; done
   fi
   left=$(packages base)
-  [ -z "$left" ] || { echo "tests/packages.sh: the tests need these first: apt-get install $left" >&2; return 1; }
+  [ -z "$left" ] || { echo "tests/packages.sh: install these first: apt-get install $left" >&2; return 1; }
 }
 
 apt() {

@@ -75,7 +75,7 @@ def test_what_every_test_needs_is_demanded(programs: Path) -> None:
     (programs / "git").unlink()
     refused = install(programs, "base")
     assert refused.returncode == 1
-    assert refused.stderr == "tests/packages.sh: the tests need these first: apt-get install git \n"
+    assert refused.stderr == "tests/packages.sh: install these first: apt-get install git \n"
 
 
 @pytest.mark.parametrize(
