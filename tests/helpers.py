@@ -57,16 +57,17 @@ def from_cell(text: str) -> str:
 
 def wait_for(predicate: Callable[[], T], timeout: float = PATIENCE_S, what: str = "what was awaited") -> T:
     """Poll until ``predicate`` is true, and return what it returned; fail after ``timeout`` seconds."""
-    deadline = time.monotonic() + timeout
+    began = time.monotonic()
     while True:
         asked = time.monotonic()
         value = predicate()
         if value:
             return value
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > began + timeout:
             raise AssertionError(f"{what} did not happen within {timeout} s")
-        # As long as it took to ask: what is waited for needs the processor too.
-        time.sleep(max(0.02, time.monotonic() - asked))
+        # What is waited for needs the processor too: rest as long as it took to ask, and in a long wait more.
+        time.sleep(max(0.02, now - asked, min(0.1, (now - began) / 100)))
 
 
 def free_port() -> int:

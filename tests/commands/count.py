@@ -69,7 +69,7 @@ def wait(pace: str, step: int, asked: list[int]) -> None:
         held = step > last and not asked
         if left <= 0 and not held:
             return
-        time.sleep(POLL if held else min(left, POLL))
+        time.sleep(POLL if held else min(left, max(POLL, left / 20)))
 
 
 def read(pace: str) -> tuple[float, float]:

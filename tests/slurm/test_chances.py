@@ -19,6 +19,7 @@ def write_programs(lab: Lab, name: str, program: str, runs: int) -> None:
     lab.write_grid(name, "command", {"command": ["bash", "-c", program]}, {"seed": list(range(runs))})
 
 
+@pytest.mark.nightly
 def test_ending_jobs_submit_what_the_queue_had_no_room_for(
     lab: Lab, undisturbed: Lab, slurm: Cluster
 ) -> None:
@@ -94,11 +95,11 @@ def test_runs_that_a_machine_failed_are_done_by_others(lab: Lab, slurm: Cluster)
 
 def test_a_chain_goes_on_where_requeueing_is_forbidden(lab: Lab, undisturbed: Lab, slurm: Cluster) -> None:
     lab.profile(requeue=False, chain=3)
-    lab.count_grid(runs=4, last=5)
+    lab.count_grid(runs=2, last=5)
     lab.sweep()
-    lab.at_work(20)  # of 24 until they are held, so that all four are at work
+    lab.at_work(10)  # of 12 until they are held, so that both are at work
     begun, jobs = lab.begun(), lab.job_ids()
     slurm.run("scancel", "--batch", "--signal=USR1", *(jobs[token] for token in begun))
-    helpers.wait_for(lambda: len(lab.hosts()) > len(begun), what="the second jobs of the chain")
+    helpers.wait_for(lambda: len(lab.hosts()) > len(begun), what="the second job of the chain")
     lab.pace(0.01)
-    assert sum(judge(lab, undisturbed, slurm)) > 4
+    assert sum(judge(lab, undisturbed, slurm)) > 2

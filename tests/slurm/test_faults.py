@@ -49,7 +49,7 @@ def test_preempted_workers_go_on(lab: Lab, undisturbed: Lab, slurm: Cluster, tmp
 
 
 def test_a_node_that_fails_and_comes_back(lab: Lab, undisturbed: Lab, slurm: Cluster) -> None:
-    lab.count_grid(runs=12, last=5)
+    lab.count_grid(runs=8, last=5)
     lab.sweep()
     lab.at_work(20)  # of 24 until they are held, so that both nodes are at work
     slurm.slurmd_kill("cpu1")
@@ -59,7 +59,7 @@ def test_a_node_that_fails_and_comes_back(lab: Lab, undisturbed: Lab, slurm: Clu
     lab.at_work(10)
     lab.pace(0.02)
     slurm.slurmd_start("cpu1")
-    assert sum(judge(lab, undisturbed, slurm)) > 12
+    assert sum(judge(lab, undisturbed, slurm)) > 8
     assert accounted(slurm, lab) >= {"NODE_FAIL", "COMPLETED"}
 
 

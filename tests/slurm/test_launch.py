@@ -43,14 +43,16 @@ BENCHMARK = overrides(
         if key not in ("algorithm", "task", "experiment.evaluation_interval")
     }
 )
+GAME = ["steps=64", "envs=4", "batch_size=16", "evaluation_interval=0"]
+TASKS = ("bucket_brigade/trivial_cooperation", "bucket_brigade/early_containment")
 ONE_RUN = [*overrides({**MULTIWALKER_MAPPO, "experiment.max_n_iters": 6}), "seed=0"]
 
 
 class Project:
     """The project's folder as a fresh clone has it, with its environment."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.logs = folder, folder / "results" / "slurm"
+    def __init__(self, folder: Path, name: str = "multiwalker") -> None:
+        self.folder, self.name, self.logs = folder, name, folder / "results" / "slurm"
         for name in ("launch", "results/slurm"):
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.out"))
         (folder / ".venv").symlink_to(warm.FRESH_PREFIX)
@@ -82,7 +84,7 @@ class Project:
         return "\n".join(f"{path.name}\n{path.read_text()}" for path in sorted(self.logs.glob("*.out")))
 
     def sweep(self) -> SweepDir:
-        return SweepDir.existing(self.folder / "results", "multiwalker")
+        return SweepDir.existing(self.folder / "results", self.name)
 
     def run_dirs(self) -> list[RunDir]:
         sweep = self.sweep()
@@ -135,33 +137,51 @@ def end_of(slurm: Cluster, job: str) -> str:
 def test_one_job_of_a_game(
     script: str, nodes: int, more: list[str], project: Project, slurm: Cluster
 ) -> None:
-    small = ["steps=64", "envs=4", "batch_size=16", "evaluation_interval=0", "seed=0,1", *more]
     options = ["--cpus-per-task=1", f"--nodes={nodes}", f"--ntasks={nodes}", "--mem=3G"]
-    project.wait(slurm, project.submit(*options, f"launch/{script}.sh", *small))
+    project.wait(slurm, project.submit(*options, f"launch/{script}.sh", *GAME, "seed=0,1", *more))
     sweep = SweepDir.existing(project.folder / "results", script)
     found = [sweep.run(run_id).result() for run_id in sweep.run_ids()]
     assert [result and result.frames for result in found] == [64, 64], project.said()
 
 
-def test_one_job_and_a_job_array(project: Project, slurm: Cluster, tmp_path: Path) -> None:
-    """The job trains one seed. Two elements are enough: each loads all libraries."""
-    array, elements = Project(tmp_path / "array"), (5, 6)  # of that seed; task and algorithm differ
+@pytest.mark.nightly(but=["bucket_brigade"])
+@pytest.mark.parametrize(
+    ("script", "small", "elements", "runs"),
+    [
+        ("bench_multiwalker", BENCHMARK, (5, 6), (4, 12)),
+        ("bucket_brigade", [*GAME, f"task={','.join(TASKS)}"], (2, 3), (2, 10)),
+    ],
+    ids=["multiwalker", "bucket_brigade"],
+)
+def test_one_job_and_a_job_array(
+    script: str,
+    small: list[str],
+    elements: tuple[int, int],
+    runs: tuple[int, int],
+    slurm: Cluster,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    """The job trains one seed, and the two elements runs of that seed which differ in all else."""
+    name = request.node.callspec.id
+    project, array = Project(tmp_path / "project", name), Project(tmp_path / "array", name)
+    command = (f"launch/{script}.sh", *small)
     numbers = f"--array={','.join(map(str, elements))}"
     jobs = {
-        project: project.submit("--mem=4G", SCRIPT, *BENCHMARK, "seed=1"),
-        array: array.submit(numbers, "--cpus-per-task=1", "--mem=1500M", SCRIPT, *BENCHMARK),
+        project: project.submit("--cpus-per-task=2", "--mem=4G", *command, "seed=1"),
+        array: array.submit(numbers, "--cpus-per-task=1", "--mem=1500M", *command),
     }
     for submitter, job in jobs.items():
         submitter.wait(slurm, job)
     together, alone = project.histories(), array.histories()
     in_turn = [row.run_id for row in array.sweep().read_index()]
-    assert (len(together), len(in_turn)) == (4, 12)
+    assert (len(together), len(in_turn)) == runs
     assert alone == {in_turn[element]: together[in_turn[element]] for element in elements}
     assert all(alone.values())
-    assert len(list(array.logs.glob("bench_multiwalker-*.out"))) == len(elements)
+    assert len(list(array.logs.glob(f"{script}-*.out"))) == len(elements)
     for run in [*project.run_dirs(), *array.run_dirs()]:
         assert len(run.attempts()) == 1
-    assert "2/12 done  10 pending" in array.run("orchestrate", "status", "multiwalker")
+    assert f"2/{len(in_turn)} done  {len(in_turn) - 2} pending" in array.run("orchestrate", "status", name)
 
 
 @pytest.mark.nightly
