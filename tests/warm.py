@@ -2,7 +2,7 @@
 
 :func:`start` makes an environment whose ``python`` runs the modules in :data:`MODULES` in such forks, and is
 :data:`FRESH` for all else. A fork imports modules of the test anew, and those of this project unless it is a
-command of this very checkout. SkyPilot's parts are forks of a third process where ``WARM_SKYPILOT`` names its
+module of this very checkout. SkyPilot's parts are forks of a third process where ``WARM_SKYPILOT`` names its
 socket; it has their HOME, where SkyPilot looks when it is imported.
 """
 
@@ -34,6 +34,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from orchestrator.rundir.code import MODULES as OUR_MODULES
 from tests.warm_client import MOST_FILES, start_of, world
 
 # The interpreter itself, for tests of what a process of its own does.
@@ -54,6 +55,8 @@ SCRIPTS = ("activate", "orchestrate")
 WORKERS = {"WARM_WORKERS": "1"}
 COMMANDS = {"WARM_COMMANDS": "1"}
 _ROOT = Path(__file__).parents[1]
+# What a grid's ranges are read with, which takes longest to load of all that a command reads.
+_PARSER = "hydra.core.override_parser.overrides_parser"
 _ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
@@ -134,9 +137,14 @@ class _Fork:
 
 def _benchmarl() -> Iterator[str]:
     yield from ("benchmarl.experiment", "benchmarl.hydra_config", "pettingzoo", "torchrl.envs", "vmas")
+    yield from (_PARSER, "jobs.hydra.composition", "jobs.training.plugins")
+    yield from ("jobs.trainers.actor_critic.trainer", "jobs.trainers.command.checking")
+    for name in MODULES:  # which are run anew
+        sys.modules.pop(name, None)
 
 
 def _commands() -> Iterator[str]:
+    yield from (_PARSER, "matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg")
     for module in pkgutil.walk_packages([str(_ROOT / "orchestrator")], "orchestrator."):
         if not module.name.endswith("__main__"):
             yield module.name
@@ -263,8 +271,9 @@ def _become(request: dict[str, Any]) -> None:
     multiprocessing.spawn.set_executable(sys.executable)
     os.environ.pop("WARM_COMMANDS", None)
     sys.path[:] = [*request["path"], *(folder for folder in sys.path if folder != str(_ROOT))]
-    code = next((folder for folder in request["path"] if Path(folder, "orchestrator").is_dir()), _ROOT)
-    foreign = {"tests"} if Path(code).samefile(_ROOT) else {"tests", "orchestrator", "jobs"}
+    code = next((folder for folder in request["path"] if _holds_our_code(Path(folder))), _ROOT)
+    ours = Path(code).samefile(_ROOT) and not program.startswith("tests.")  # plain BenchMARL has none of ours
+    foreign = {"tests"} if ours else {"tests", "orchestrator", "jobs"}
     for name in [name for name in sys.modules if name.split(".")[0] in foreign]:
         del sys.modules[name]
     warnings.resetwarnings()
@@ -283,6 +292,10 @@ def _become(request: dict[str, Any]) -> None:
             raise
         _leave(left.code or 0)
     _leave(0)
+
+
+def _holds_our_code(place: Path) -> bool:
+    return place.name == OUR_MODULES or (place / "orchestrator").is_dir()
 
 
 def _leave(code: int) -> None:

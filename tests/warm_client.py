@@ -15,7 +15,7 @@ import sys
 
 PACKAGES = (
     *("torch", "torchrl", "tensordict", "benchmarl", "vmas", "pettingzoo", "sitecustomize"),
-    *("matplotlib", "numpy", "pyarrow", "rich", "scipy", "textual", "typer", "yaml"),
+    *("hydra", "omegaconf", "matplotlib", "numpy", "pyarrow", "rich", "scipy", "textual", "typer", "yaml"),
 )
 _SPOKEN = ("LANG", "LC_ALL", "LC_CTYPE", "PYTHONIOENCODING", "PYTHONUTF8", "PYTHONUNBUFFERED")
 MOST_FILES = 64

@@ -35,6 +35,7 @@ STATIC = {"experiment.evaluation_static": True}
 NAVIGATION = {**NAVIGATION_MAPPO, **STATIC}
 MULTIWALKER = {**MULTIWALKER_MAPPO, **STATIC}
 EPISODES = 2
+WARM = {**warm.COMMANDS, **warm.WORKERS}
 RETURN = "eval/reward/episode_reward_mean"
 
 
@@ -63,7 +64,7 @@ class Theatre:
         done = subprocess.run(
             [python, "-m", "orchestrator.ui.cli", *arguments],
             cwd=self.folder,
-            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(self.folder), **warm.WORKERS},
+            env={**WARM, "PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(self.folder)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -11,7 +11,9 @@ from typing import Any
 
 import nbformat
 import polars as pl
+import pytest
 
+from tests import warm
 from tests.notebooks import (
     PATH,
     console_blocks,
@@ -51,7 +53,11 @@ def test_its_links_lead_somewhere() -> None:
     assert [target for target in targets if not (PATH.parent / target).exists()] == []
 
 
-def test_it_launches_follows_collects_and_plots(own_world: Path, tmp_path: Path) -> None:
+def test_it_launches_follows_collects_and_plots(
+    own_world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in warm.WORKERS.items():
+        monkeypatch.setenv(name, value)
     install_kernel()
     notebook = our_notebook()
     execute(notebook, tmp_path)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.rundir import RunDir, SweepDir
+from tests import warm
 from tests.helpers import ROOT, running, wait_for
 from tests.resuming import bits
 
@@ -70,7 +71,7 @@ def start(project: Path, *arguments: str, lr: str = "0.001", **more: str) -> sub
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "orchestrator.ui.cli", *arguments],
         cwd=project,
-        env={**os.environ, "PYTHONPATH": f"{project}{os.pathsep}{ROOT}", **more},
+        env={**os.environ, **warm.WORKERS, "PYTHONPATH": f"{project}{os.pathsep}{ROOT}", **more},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -31,6 +31,7 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Step]]:
     folder = tmp_path_factory.mktemp("empty")
     environment = {
         **os.environ,
+        **warm.COMMANDS,
         **warm.WORKERS,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "CUDA_VISIBLE_DEVICES": "",
