@@ -122,6 +122,15 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         kill(pid)
 
 
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """A folder with a sweep of one run, which is done."""
+    bench = Bench(tmp_path_factory.mktemp("done"))
+    bench.write_grid(seeds=1, steps=2)
+    bench.sweep()
+    return bench
+
+
 def test_a_sweep_from_grid_to_tables(bench: Bench) -> None:
     assert "4/4 done" in bench.sweep()
     assert bench.states() == ["done"] * 4
@@ -184,9 +193,7 @@ def test_detached_then_adopted(bench: Bench) -> None:
 
 
 def test_ctrl_c_stops_with_checkpoints_and_the_same_command_goes_on(bench: Bench) -> None:
-    pace = bench.folder / "pace"
-    pace.write_text("0.05")
-    bench.write_grid(seeds=2, steps=2000, seconds=pace)
+    pace = bench.hold_at(40)
     process = bench.start("sweep", "--grid", "grid.yaml")
     wait_for(lambda: len(bench.steps()) > 10, what="some steps")
     process.send_signal(signal.SIGINT)
@@ -320,11 +327,9 @@ def test_logs_follow_until_the_run_ends(bench: Bench, tmp_path: Path) -> None:
         (["report", "../tiny"], 2, "../tiny"),
     ],
 )
-def test_mistakes_end_in_one_line(bench: Bench, arguments: list[str], code: int, expected: str) -> None:
-    bench.write_grid(seeds=1, steps=2)
-    bench.sweep()
-    bench.run(*arguments, code=code)
-    assert expected in bench.errors
+def test_mistakes_end_in_one_line(done: Bench, arguments: list[str], code: int, expected: str) -> None:
+    done.run(*arguments, code=code)
+    assert expected in done.errors
 
 
 @pytest.mark.parametrize(
@@ -346,14 +351,14 @@ def test_mistakes_end_in_one_line(bench: Bench, arguments: list[str], code: int,
         "doctor",
     ],
 )
-def test_every_help_shows_examples(bench: Bench, command: str) -> None:
-    output = bench.run(command, "--help")
+def test_every_help_shows_examples(done: Bench, command: str) -> None:
+    output = done.run(command, "--help")
     assert "Examples" in output
     assert f"orchestrate {command}" in output
 
 
-def test_the_programs_help_lists_every_command_with_what_it_does(bench: Bench) -> None:
-    output = bench.run("--help")
+def test_the_programs_help_lists_every_command_with_what_it_does(done: Bench) -> None:
+    output = done.run("--help")
     group = typer.main.get_command(app)
     assert isinstance(group, click.Group)
     words = " ".join(output.split())
