@@ -41,7 +41,6 @@ from orchestrator.rundir.records.journal import STARTED
 from orchestrator.rundir.records.ledger_entries import submissions
 from orchestrator.ui.cli import app
 from orchestrator.ui.monitor.tree import WatchedTree
-from tests import warm
 from tests.helpers import ROOT, enter
 
 LIMIT_S = 120
@@ -199,6 +198,7 @@ def test_what_is_passed_over_is_named(
         assert (answer.exit_code, said in answer.output) == (0, True), (command, answer.output)
 
 
+# Of a sweep, and each of another run.
 PLACES = (
     "index.tsv",
     "grids/0001.yaml",
@@ -208,37 +208,47 @@ PLACES = (
     "journals/0001-0001.log",
     "journals/compacted.jsonl",
     "descriptions/0001.tsv",
-    "runs/{0}",
-    "runs/{0}/run.json",
-    "runs/{0}/result.json",
-    "runs/{0}/retired-1.json",
-    "runs/{0}/attempts/1/claim",
-    "runs/{0}/attempts/1/end.json",
-    "runs/{0}/attempts/1/log.txt",
-    "runs/{0}/attempts/1/metrics.jsonl",
-    "runs/{0}/attempts/1/scratch",
+)
+PLACES_OF_RUNS = (
+    "",
+    "run.json",
+    "result.json",
+    "retired-1.json",
+    "attempts/1/claim",
+    "attempts/1/end.json",
+    "attempts/1/log.txt",
+    "attempts/1/metrics.jsonl",
+    "attempts/1/scratch",
 )
 
 
-@pytest.mark.parametrize("name", PLACES)
-def test_a_sweep_ends_beside_a_fifo(tmp_path: Path, name: str) -> None:
-    """The one run that the FIFO concerns may fail. The command and its worker do not wait for a writer."""
+@pytest.mark.parametrize("names", [*((name,) for name in PLACES), PLACES_OF_RUNS], ids=lambda names: names[0])
+def test_a_sweep_ends_beside_a_fifo(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """The one run that a FIFO concerns may fail. The command and its worker do not wait for a writer."""
     program = "echo '{\"frames\": 1}' >> $ORCHESTRATE_METRICS"
     grid = tmp_path / "grid.yaml"
     base = f"base: {{command: [sh, -c, {json.dumps(program)}]}}"
-    grid.write_text(f"name: odd\ntrainer: command\n{base}\nmatrix: {{seed: [0, 1]}}\n")
+    seeds = f"matrix: {{seed: {list(range(len(names) + 1))}}}"
+    grid.write_text(f"name: odd\ntrainer: command\n{base}\n{seeds}\n")
     command = [sys.executable, "-m", "orchestrator.ui.cli", "sweep", "--grid", "grid.yaml"]
-    environment = {**os.environ, **warm.COMMANDS, "PYTHONPATH": str(ROOT), "ORCHESTRATE_LEASE": "4"}
-    sweep = load_sweep(grid)
-    SweepDir(tmp_path / "results", "odd").create()
-    path = tmp_path / "results" / "odd" / name.format(sweep.runs[0].run_id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    os.mkfifo(path)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ORCHESTRATE_LEASE": "4"}
+    sweep_dir = SweepDir(tmp_path / "results", "odd")
+    sweep_dir.create()
+    runs = [sweep_dir.run(run.run_id) for run in load_sweep(grid).runs]
+    above = [run.path for run in runs] if names is PLACES_OF_RUNS else [sweep_dir.path]
+    for folder, name in zip(above, names, strict=False):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(folder / name)
     options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
     done = subprocess.run(command, cwd=tmp_path, env=environment, timeout=600, **options)
     assert "Traceback" not in done.stderr
     assert done.returncode in (0, 1, 2, 3), done.stderr
-    assert done.returncode == 0 or path.name in done.stdout + done.stderr, done.stdout + done.stderr
+    for folder, name, run in zip(above, names, runs, strict=False):
+        said = done.stdout + done.stderr
+        ended = done.returncode == 0 or (name in PLACES_OF_RUNS and run.result_path.is_file())
+        assert ended or (folder / name).name in said, said
+    if names is PLACES_OF_RUNS:
+        assert runs[-1].result_path.is_file()
 
 
 def test_a_run_that_cannot_begin_again_is_failed_after_a_retry_too(
@@ -250,7 +260,7 @@ def test_a_run_that_cannot_begin_again_is_failed_after_a_retry_too(
     run = SweepDir(tmp_path / "results", "odd").run(load_sweep(tmp_path / "odd.yaml").runs[0].run_id)
     run.attempt(1).path.parent.mkdir(parents=True)
     run.attempt(1).path.touch()
-    environment = {**os.environ, **warm.COMMANDS, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 600}
     for command in (["sweep", "--grid", "odd.yaml"], ["retry", "odd"], ["sweep", "--grid", "odd.yaml"]):
         argv = [sys.executable, "-m", "orchestrator.ui.cli", *command]
