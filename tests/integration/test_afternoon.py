@@ -15,7 +15,7 @@ from tests.afternoon import FILES, PROGRAMS, write_programs
 from tests.helpers import ROOT
 
 
-@pytest.mark.nightly(but=["ppo.py", "sim.sh"])
+@pytest.mark.nightly(but=["steps.py", "sim.sh"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_from_a_program_to_a_report(program: str, tmp_path: Path) -> None:
     write_programs(tmp_path)

@@ -100,7 +100,7 @@ def training(results: Path, request: pytest.FixtureRequest) -> Iterator[Training
     found.worker.wait()
 
 
-@pytest.mark.nightly(but=["asynchronous"])
+@pytest.mark.nightly(but=["synchronous"])
 def test_processes_that_are_killed_or_hang_are_named_and_the_run_goes_on(training: Training) -> None:
     mode, frames = training.mode, 0
     stopped = mode.stopped.partition(" of ")[0]
