@@ -15,6 +15,8 @@ from tests.resuming import Attempt, Kill, Nursery, bits
 from tests.tiny_benchmarl import FRAMES, NAVIGATION_IQL, NAVIGATION_MAPPO
 
 INTERRUPTED_EXIT = 75
+# The frames of an iteration where many iterations are needed.
+FEW = 60
 Rows = list[dict[str, bytes]]
 
 
@@ -145,12 +147,17 @@ def test_what_cannot_be_saved_restarts_at_declared_boundaries_and_says_so(
 ) -> None:
     overrides = {**NAVIGATION_MAPPO, **apart, "experiment.max_n_iters": 12, "experiment.evaluation": False}
     overrides.pop("task.max_steps")
-    overrides["experiment.on_policy_n_envs_per_worker"] = 2
+    overrides |= {
+        "experiment.on_policy_n_envs_per_worker": 2,
+        "experiment.on_policy_collected_frames_per_batch": FEW,
+        "experiment.on_policy_minibatch_size": FEW // 3,
+        "experiment.checkpoint_interval": FEW,
+    }
     once, killed = tmp_path / "once", tmp_path / "killed"
 
     assert nursery.run(Attempt(str(once), overrides)) == 0
     assert nursery.run(Attempt(str(killed), overrides, kill=Kill("training", 11 * 6 + 3))) == -9
-    assert [int(path.name.split("-")[0]) for path in _checkpoints(killed)] == [10 * FRAMES]
+    assert [int(path.name.split("-")[0]) for path in _checkpoints(killed)] == [10 * FEW]
     assert nursery.run(Attempt(str(killed), overrides)) == 0
 
     assert _rows(killed) == _rows(once)
