@@ -168,7 +168,7 @@ def start_worker(
     with open(sweep.worker_output(job.token), "ab") as output:
         return subprocess.Popen(
             argv,
-            cwd=ROOT,
+            cwd=sweep.results.parent,  # a project of few files, which each run gets
             env={**os.environ, **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=output,

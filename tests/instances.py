@@ -36,6 +36,7 @@ class InstanceProcess:
         with open(self._output, "ab") as output:
             self.process = subprocess.Popen(
                 argv,
+                cwd=sweep.results.parent,
                 env={**os.environ, "PYTHONPATH": str(helpers.ROOT)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

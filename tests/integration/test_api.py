@@ -27,6 +27,12 @@ with open(os.environ["ORCHESTRATE_METRICS"], "a") as file:
 """
 
 
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start in a folder of few files, which are kept and which each run gets."""
+    monkeypatch.chdir(tmp_path)
+
+
 def write_grid(folder: Path, command: list[Any], seeds: int = 2) -> Path:
     grid = {
         "name": "tiny",

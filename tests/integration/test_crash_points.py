@@ -46,7 +46,9 @@ def submit_and_die(grid: Path, results: Path, number: int, moment: str, told: An
 
 
 @pytest.fixture
-def grid(tmp_path: Path) -> Path:
+def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
     argv = [sys.executable, helpers.COMMANDS / "count.py", tmp_path / "audit", STEPS, "0.001"]
     command = json.dumps([str(item) for item in argv])
     path = tmp_path / "grid.yaml"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.core.types import Run
+from orchestrator.core.types import Job, Run
 from orchestrator.rundir import RunDir, SweepDir
 from tests import helpers, warm
 from tests.audit import as_tuples, check_finished, expected_rows
@@ -38,11 +38,14 @@ def slow_runs(folder: Path) -> tuple[list[Run], Callable[[], object]]:
     return runs, lambda: pace.write_text("0.001")
 
 
-def run_worker(sweep: SweepDir) -> tuple[int, str]:
+def worker_argv(sweep: SweepDir, job: Job) -> list[str]:
+    return [sys.executable, "-m", "jobs.worker", str(sweep.results), sweep.name, job.token]
+
+
+def run_worker(sweep: SweepDir, job: Job) -> tuple[int, str]:
     """A worker whose words do not go to the results tree: exit code and words."""
-    job = helpers.submit(sweep)
-    argv = [sys.executable, "-m", "jobs.worker", str(sweep.results), sweep.name, job.token]
-    answer = subprocess.run(argv, cwd=helpers.ROOT, capture_output=True, text=True, timeout=600)
+    folder = sweep.results.parent
+    answer = subprocess.run(worker_argv(sweep, job), cwd=folder, capture_output=True, text=True, timeout=600)
     return answer.returncode, answer.stderr
 
 
@@ -54,13 +57,12 @@ def test_a_full_disk_stops_the_worker_and_loses_nothing(small_disk: Path, tmp_pa
     sweep = helpers.make_sweep(small_disk, runs)
     job = helpers.submit(sweep)
     filler = fill(small_disk, leave)
-    argv = [sys.executable, "-m", "jobs.worker", str(sweep.results), sweep.name, job.token]
-    answer = subprocess.run(argv, cwd=helpers.ROOT, capture_output=True, text=True, timeout=600)
-    assert answer.returncode == 3, answer.stderr
-    assert "the disk is full" in answer.stderr
-    assert "Traceback" not in answer.stderr
+    code, words = run_worker(sweep, job)
+    assert code == 3, words
+    assert "the disk is full" in words
+    assert "Traceback" not in words
     filler.unlink()
-    code, words = run_worker(sweep)
+    code, words = run_worker(sweep, helpers.submit(sweep))
     assert code == 0, words
     check_finished(sweep, runs, audit)
 
@@ -84,12 +86,11 @@ def test_a_read_only_tree_is_named(small_disk: Path, tmp_path: Path) -> None:
     sweep = helpers.make_sweep(small_disk, helpers.count_runs(tmp_path / "audit", 1))
     job = helpers.submit(sweep)
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-    argv = [sys.executable, "-m", "jobs.worker", str(small_disk), "tiny", job.token]
-    answer = subprocess.run(argv, cwd=helpers.ROOT, capture_output=True, text=True, timeout=600)
+    code, words = run_worker(sweep, job)
     subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
-    assert answer.returncode == 3
-    assert "read-only" in answer.stderr
-    assert str(small_disk) in answer.stderr
+    assert code == 3
+    assert "read-only" in words
+    assert str(small_disk) in words
     assert not sweep.read_journals()
 
 
@@ -98,13 +99,12 @@ def test_a_disk_that_fills_meanwhile_stops_the_worker(small_disk: Path, tmp_path
     runs, hurry = slow_runs(tmp_path)
     sweep = helpers.make_sweep(small_disk, runs)
     job = helpers.submit(sweep)
-    argv = [sys.executable, "-m", "jobs.worker", str(small_disk), "tiny", job.token]
-    worker = subprocess.Popen(argv, cwd=helpers.ROOT, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(worker_argv(sweep, job), cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     helpers.wait_for(lambda: sweep.run(runs[0].run_id).checkpoints())
     subprocess.run(["dd", "if=/dev/zero", f"of={small_disk}/filler", "status=none"], check=False)
     hurry()
-    _, words = worker.communicate(timeout=600)
-    assert worker.returncode == 3, words
+    _, words = process.communicate(timeout=600)
+    assert process.returncode == 3, words
     assert "cannot write" in words
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.config.trainers import get_trainer
 from orchestrator.rundir import RunDir, SweepDir
-from tests.helpers import ROOT, end_record, finish, make_sweep, start_worker, submit, wait_for
+from tests.helpers import end_record, finish, make_sweep, start_worker, submit, wait_for
 from tests.protocol_program import BEGINNING
 
 PYTHON = os.path.realpath(f"{sys.prefix}/bin/python")
@@ -106,8 +106,7 @@ def stopped(results: Path, folder: Path, commands: dict[str, list[str]]) -> Swee
         command = ["env", *variables, *(word.replace("$PYTHON", PYTHON) for word in argv)]
         runs.append(get_trainer("command").identify({"command": command, "name": name}, 0, threads=1))
     sweep = make_sweep(results, runs)
-    there = ["env", f"--chdir={folder}", f"PYTHONPATH={ROOT}"]
-    worker = start_worker(sweep, submit(sweep, slots=len(runs)), prefix=there)
+    worker = start_worker(sweep, submit(sweep, slots=len(runs)))
     ready = {folder / f"ready{number}" for number in range(len(runs))}
     wait_for(lambda: ready <= set(folder.glob("ready*")), what="trainings that are ready")
     worker.send_signal(signal.SIGTERM)
