@@ -315,16 +315,21 @@ def test_by_hand_programs_are_told_apart_too(project: Project) -> None:
 
 def told(tmp_path: Path, *lines: dict[str, Any], code: int = 0) -> dict[str, Any]:
     """The result, or the end, of a program that writes these lines."""
-    return written(tmp_path, "".join(json.dumps(line) + "\n" for line in lines), code)
+    (end,) = written(tmp_path, "".join(json.dumps(line) + "\n" for line in lines), code=code)
+    return end
 
 
-def written(tmp_path: Path, text: str, code: int = 0) -> dict[str, Any]:
-    program = f"import os; open(os.environ['ORCHESTRATE_METRICS'], 'a').write({text!r})"
-    sweep = make_sweep(tmp_path / "results", [command_run(["-c", program])])
+def written(tmp_path: Path, *texts: str, code: int = 0) -> list[dict[str, Any]]:
+    """The results, or the ends, of programs that write these texts, one each."""
+    write = "import os; open(os.environ['ORCHESTRATE_METRICS'], 'a').write({!r})"
+    described = [command_run(["-c", write.format(text)]) for text in texts]
+    sweep = make_sweep(tmp_path / "results", described)
     assert work(sweep) == code
-    (run_id,) = sweep.run_ids()
-    result = sweep.run(run_id).result()
-    return end_record(sweep.run(run_id).attempts()[-1]) if result is None else dict(result.fields)
+    runs = [sweep.run(run.run_id) for run in described]
+    return [
+        end_record(run.attempts()[-1]) if (result := run.result()) is None else dict(result.fields)
+        for run in runs
+    ]
 
 
 def test_a_program_says_itself_how_exact_it_is_and_what_it_is_made_of(tmp_path: Path) -> None:
@@ -335,50 +340,50 @@ def test_a_program_says_itself_how_exact_it_is_and_what_it_is_made_of(tmp_path: 
     assert result["iterations"] == 1  # the line about the program is none of its training's
 
 
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        (
-            {"program": {"exactness": "very"}},
-            "exactness is 'very'; expected one of ['exact', 'no progress lost', 'reset']",
-        ),
-        ({"program": {"exact": True}}, "unknown key 'exact' of 'program'"),
-        ({"program": {"versions": {"a": 1}}}, "expected texts by name"),
-        ({"program": "mine"}, "a mapping as its value"),
-        ({"program": {}, "frames": 1}, "has no other key"),
-        ({"program": {"exactness": ["exact"]}}, "exactness is ['exact']"),
-    ],
-)
-def test_what_it_says_of_itself_is_checked(tmp_path: Path, line: dict[str, Any], why: str) -> None:
-    assert why in told(tmp_path, line, code=1)["message"].replace('\\"', '"')
+WRONG_ABOUT_ITSELF: list[tuple[dict[str, Any], str]] = [
+    (
+        {"program": {"exactness": "very"}},
+        "exactness is 'very'; expected one of ['exact', 'no progress lost', 'reset']",
+    ),
+    ({"program": {"exact": True}}, "unknown key 'exact' of 'program'"),
+    ({"program": {"versions": {"a": 1}}}, "expected texts by name"),
+    ({"program": "mine"}, "a mapping as its value"),
+    ({"program": {}, "frames": 1}, "has no other key"),
+    ({"program": {"exactness": ["exact"]}}, "exactness is ['exact']"),
+]
+
+
+def test_what_it_says_of_itself_is_checked(tmp_path: Path) -> None:
+    ends = written(tmp_path, *(json.dumps(line) + "\n" for line, _ in WRONG_ABOUT_ITSELF), code=1)
+    for end, (_, why) in zip(ends, WRONG_ABOUT_ITSELF, strict=True):
+        assert why in end["message"].replace('\\"', '"')
 
 
 def test_a_last_line_without_a_newline_counts(tmp_path: Path) -> None:
-    result = written(tmp_path, '{"frames": 1}\n{"frames": 2, "metrics": {"return": 3}}')
+    (result,) = written(tmp_path, '{"frames": 1}\n{"frames": 2, "metrics": {"return": 3}}')
     assert (result["frames"], result["final_return"]) == (2, 3)
 
 
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ('{"frames": 1e400}', "found frames Infinity, expected a whole number from 0"),
-        (f'{{"frames": 1{"0" * 30}}}', "expected a whole number from 0"),
-        (f'{{"frames": 1{"0" * 400}}}', "expected a whole number from 0"),
-        ('{"frames": -1}', "found frames -1, expected"),
-        ('{"metrics": {}}', "found no key 'frames' in the line {"),
-        ("[1]", "found no object"),
-        ("[" * 100_000, "nested too deeply"),
-    ],
-)
-def test_a_program_without_a_line_that_can_be_used_is_done_with_a_remark(
-    tmp_path: Path, line: str, why: str
-) -> None:
-    assert why in written(tmp_path, f"{line}\n")["remark"]
+USELESS = [
+    ('{"frames": 1e400}', "found frames Infinity, expected a whole number from 0"),
+    (f'{{"frames": 1{"0" * 30}}}', "expected a whole number from 0"),
+    (f'{{"frames": 1{"0" * 400}}}', "expected a whole number from 0"),
+    ('{"frames": -1}', "found frames -1, expected"),
+    ('{"metrics": {}}', "found no key 'frames' in the line {"),
+    ("[1]", "found no object"),
+    ("[" * 100_000, "nested too deeply"),
+]
+
+
+def test_a_program_without_a_line_that_can_be_used_is_done_with_a_remark(tmp_path: Path) -> None:
+    results = written(tmp_path, *(f"{line}\n" for line, _ in USELESS))
+    for result, (_, why) in zip(results, USELESS, strict=True):
+        assert why in result["remark"]
 
 
 def test_a_program_that_writes_ten_lines_that_cannot_be_used_fails_at_once(tmp_path: Path) -> None:
-    message = written(tmp_path, "{'frames': 1}\n" * 100, 1)["message"]
-    assert "none of the first 10 lines of metrics can be used" in message
+    (end,) = written(tmp_path, "{'frames': 1}\n" * 100, code=1)
+    assert "none of the first 10 lines of metrics can be used" in end["message"]
 
 
 def test_what_cannot_be_used_is_dropped_and_counted(tmp_path: Path) -> None:
