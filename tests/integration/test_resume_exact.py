@@ -31,7 +31,7 @@ def nursery() -> Iterator[Nursery]:
         yield nursery
 
 
-@pytest.mark.nightly(but=["mappo multiwalker-evaluation", "iql navigation-no evaluation"])
+@pytest.mark.nightly(but=["mappo multiwalker-evaluation"])
 @pytest.mark.parametrize("evaluation", [True, False], ids=["evaluation", "no evaluation"])
 @pytest.mark.parametrize("name", CASES)
 def test_killed_equals_uninterrupted_equals_plain_benchmarl(
