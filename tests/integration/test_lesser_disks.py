@@ -33,7 +33,8 @@ def folder(tmp_path: Path) -> Path:
 
 def orchestrate(folder: Path, *arguments: str, prefix: tuple[str, ...] = ()) -> tuple[int, str]:
     """A command's exit code, and what it says, as one line."""
-    argv = [*prefix, warm.FRESH, "-m", "orchestrator.ui.cli", *arguments]
+    python = warm.FRESH if prefix else sys.executable  # strace sees no fork of another process
+    argv = [*prefix, python, "-m", "orchestrator.ui.cli", *arguments]
     env = {**os.environ, "PYTHONPATH": str(helpers.ROOT), "COLUMNS": "200"}
     answer = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=600)
     return answer.returncode, " ".join((answer.stdout + answer.stderr).split())
