@@ -47,8 +47,9 @@ test-fast:  ## unit tests, before a commit: no cluster, no training (4 minutes);
 	$(call prepare,base)
 	$(BIN)/pytest --numprocesses 2 tests/unit -m "not slow" $(ARGS)
 
+# Under a tracer OmegaConf words errors otherwise, without OC_CAUSE=0.
 coverage:  ## the lines that `make test-fast` reaches, without those of processes that tests start
-	@$(MAKE) --no-print-directory test-fast ARGS="--cov=orchestrator --cov=jobs --cov-report=term $(ARGS)"
+	@OC_CAUSE=0 $(MAKE) --no-print-directory test-fast ARGS="--cov=orchestrator --cov=jobs --cov-report=term $(ARGS)"
 
 test:  ## all tests but the nightly ones; installs Debian's packages for them where it may
 	$(call prepare,install)

@@ -23,8 +23,10 @@ def reason(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of the innermost cause."""
-    while error.__cause__ is not None:
+    """Return the first line of the innermost cause. Under a debugger OmegaConf's errors cause themselves."""
+    seen = set[int]()
+    while error.__cause__ is not None and id(error) not in seen:
+        seen.add(id(error))
         error = error.__cause__
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

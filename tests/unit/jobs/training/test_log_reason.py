@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobs.training.processes.log_reason import reason_in, reason_of
+from jobs.training.records.error_chain import first_line
 
 TRACEBACK = """Traceback (most recent call last):
   File "/home/u/train.py", line 5, in main
@@ -288,3 +289,9 @@ def test_a_process_killed_below_a_launcher_is_told(error: str) -> None:
 )
 def test_a_process_that_crashed_or_names_a_signal_was_not_killed(error: str) -> None:
     assert reason_of(TRACEBACK.format(error=error).split("\n")).killed == ""
+
+
+def test_an_error_that_is_its_own_cause_has_a_first_line() -> None:
+    error = ValueError("no\nnumber")
+    error.__cause__ = error
+    assert first_line(error) == "no"

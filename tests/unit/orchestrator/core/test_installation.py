@@ -7,9 +7,11 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from orchestrator import __version__
 from orchestrator.core.machine import installation
@@ -182,3 +184,9 @@ def test_what_is_needed_follows_the_project_file() -> None:
     assert any(one.startswith("torch") for one in requirements("train"))
     assert not any(one.startswith("torch") for one in requirements("sky"))
     assert {one for one in requirements("") if ";" in one} == set()
+
+
+def test_all_that_is_installed_takes_each_python_3_11() -> None:
+    """Debian 12 has 3.11.2, which a package may leave out."""
+    told = [(each.name, each.metadata["Requires-Python"]) for each in distributions()]
+    assert [(name, wanted) for name, wanted in told if wanted and "3.11.0" not in SpecifierSet(wanted)] == []
