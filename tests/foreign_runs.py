@@ -7,16 +7,16 @@ Checkpoints and ``config.pkl`` were left out, and in Hydra's files the folders o
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
+
+from tests import helpers
 
 _ARCHIVE = Path(__file__).parent / "foreign" / "benchmarl-1.5.2.tar.xz"
 
 
 def unpack(folder: Path) -> Path:
     """A folder with both, in the new folder ``folder``."""
-    with tarfile.open(_ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
+    helpers.unpack(_ARCHIVE, folder)
     return folder / "benchmarl"
 
 

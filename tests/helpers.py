@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -68,6 +69,13 @@ def wait_for(predicate: Callable[[], T], timeout: float = PATIENCE_S, what: str 
             raise AssertionError(f"{what} did not happen within {timeout} s")
         # What is waited for needs the processor too: rest as long as it took to ask, and in a long wait more.
         time.sleep(max(0.02, now - asked, min(0.1, (now - began) / 100)))
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack a tar file of ours. Only newer releases of Python 3.11 know `extractall(filter=…)`."""
+    with tarfile.open(archive) as opened:
+        opened.extraction_filter = lambda member, _: member
+        opened.extractall(folder)
 
 
 def free_port() -> int:

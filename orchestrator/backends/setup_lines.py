@@ -34,7 +34,7 @@ _TOKEN = re.compile(
 )
 # The beginning of a word with a substitution, in double quotes or in none.
 _SUBSTITUTION = re.compile(
-    rf"""(?:{_LITERAL}|"(?:\\.|[^"\\$`]|\$(?!\((?!\()))*+(?:"|(?=[$`]))|[^\\'"])*?(?:\$\((?!\()|`)""",
+    rf"""(?:{_LITERAL}|"(?:\\.|[^"\\$`]|\$(?!\((?!\()))*(?:"|(?=\$\((?!\()|`))|[^\\'"])*?(?:\$\((?!\()|`)""",
     re.DOTALL,
 )
 _ASSIGNS = re.compile(rf"(\w+)\+?={_SUBSTITUTION.pattern}", re.DOTALL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 from orchestrator.rundir import SweepDir
@@ -21,9 +22,9 @@ if kind in tables:
 """
 GRID = """name: mine
 trainer: command
-base: {command: [python, train.py, "{kind}", "{seed}"]}
+base: {command: [PYTHON, train.py, "{kind}", "{seed}"]}
 matrix: {kind: [usual, odd, none], seed: [0]}
-"""
+""".replace("PYTHON", sys.executable)
 
 
 def test_a_programs_files_are_its_metrics_at_once_or_later(tmp_path: Path) -> None:

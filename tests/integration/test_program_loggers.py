@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from orchestrator.core.types import Run
 from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.sync.wandb import plan_uploads, send
 from tests import offline_wandb
-from tests.helpers import make_sweep, work
+from tests.helpers import make_sweep, unpack, work
 from tests.protocol_program import BEGINNING
 from tests.wandb_server import signed_in
 
@@ -81,8 +80,7 @@ def test_wandb_has_each_step_once_with_the_runs_point(
     logged: tuple[SweepDir, RunDir], tmp_path: Path
 ) -> None:
     run_dir = logged[1]
-    with tarfile.open(run_dir.attempts()[-1].wandb_packed) as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(run_dir.attempts()[-1].wandb_packed, tmp_path)
     records = list(offline_wandb.records(tmp_path / "wandb"))
     [run] = [record.run for record in records if record.HasField("run")]
     config = {item.key: json.loads(item.value_json) for item in run.config.update}

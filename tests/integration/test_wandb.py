@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 from orchestrator.rundir import Row, RunDir, SweepDir
 from orchestrator.sync.wandb import plan_uploads, send
 from tests import offline_wandb
-from tests.helpers import ROOT, inodes, wait_for
+from tests.helpers import ROOT, inodes, unpack, wait_for
 from tests.resuming import Attempt, Kill, Nursery
 from tests.tiny_benchmarl import NAVIGATION_MAPPO
 from tests.wandb_server import signed_in
@@ -164,8 +163,7 @@ def test_a_worker_packs_a_wandb_run_that_is_whole(swept: tuple[SweepDir, RunDir]
     run_dir = swept[1]
     [attempt] = run_dir.attempts()
     assert not attempt.wandb.exists()
-    with tarfile.open(attempt.wandb_packed) as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(attempt.wandb_packed, tmp_path)
     records = list(offline_wandb.records(tmp_path / "wandb"))
     [run] = [record.run for record in records if record.HasField("run")]
     config = {item.key: json.loads(item.value_json) for item in run.config.update}

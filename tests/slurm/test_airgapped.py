@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 import venv
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 
 from orchestrator.rundir import Row, RunDir
 from tests import offline_wandb
-from tests.helpers import ROOT, unshared, wait_for
+from tests.helpers import ROOT, unpack, unshared, wait_for
 from tests.slurm.cluster import Cluster
 from tests.slurm.lab import Lab
 from tests.tiny_benchmarl import NAVIGATION_MAPPO
@@ -130,8 +129,7 @@ def check_logs(lab: Lab, attempts: int) -> None:
 
 
 def check_wandb(run: RunDir, rows: list[Row], unpacked: Path) -> None:
-    with tarfile.open(run.attempts()[-1].wandb_packed) as archive:
-        archive.extractall(unpacked, filter="data")
+    unpack(run.attempts()[-1].wandb_packed, unpacked)
     records = list(offline_wandb.records(unpacked / "wandb"))
     [header] = [record.run for record in records if record.HasField("run")]
     config = {item.key: json.loads(item.value_json) for item in header.config.update}
