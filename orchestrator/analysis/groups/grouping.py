@@ -43,6 +43,11 @@ class Members:
         """Number of runs in each state, as text."""
         return ", ".join(f"{count} {state}" for state, count in self.states.items())
 
+    @property
+    def is_skipped(self) -> bool:
+        """Whether all of them were skipped."""
+        return {row["state"] for row in self.rows} == {RunState.SKIPPED.value}
+
     def counted(self) -> tuple[list[RunRow], str]:
         """Return the finished runs, or stale ones if there is nothing else, and a note on those left out."""
         done = [row for row in self.rows if row["state"] == RunState.DONE.value]

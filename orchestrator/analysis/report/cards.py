@@ -70,8 +70,10 @@ def time_and_money(rows: Sequence[RunRow], prices: Prices) -> list[str]:
 def seeds_command(groups: Sequence[SeedGroup], more: int, prices: Prices) -> tuple[str, str]:
     """Return the command that trains so many more seeds of each group, and its price.
 
-    Both are empty for several sweeps, or a grid without a key for the seed.
+    Of skipped groups none is trained. Both are empty for several sweeps, or a grid without a key for the
+    seed.
     """
+    groups = [group for group in groups if not group.is_skipped]
     sweeps = {group.sweep for group in groups}
     if len(sweeps) > 1 or more < 1:
         return "", ""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import UNRANKED, classes
-from orchestrator.analysis.groups.grouping import Final, SeedGroup
+from orchestrator.analysis.groups.grouping import Final
 from orchestrator.analysis.groups.improvement import Improvement, by_wins, standing
 from orchestrator.analysis.groups.variants import (
     Variant,
@@ -21,7 +21,6 @@ from orchestrator.analysis.groups.variants import (
 from orchestrator.analysis.statistics.significance import FEW_SEEDS
 from orchestrator.analysis.verdict.seeds_needed import MOST, MoreSeeds, more_seeds
 from orchestrator.core.formatting import count, listed
-from orchestrator.core.types import RunState
 
 # Most comparisons of variants over all tasks; beyond them there is only an answer per task.
 _MOST_OVERALL = 60_000
@@ -149,13 +148,9 @@ def _without(finals: Sequence[Final], tasks: Sequence[str]) -> tuple[str, ...]:
     """
     if len(tasks) > 1:
         return tuple(one.label for one in over_tasks(finals) if not one.scores.keys() >= set(tasks))
-    own = [final for final in finals if final.group.task == tasks[0] and not _is_skipped(final.group)]
+    own = [final for final in finals if final.group.task == tasks[0] and not final.group.is_skipped]
     labels = names([final.group.point for final in own])
     return tuple(label for label, final in zip(labels, own, strict=True) if not final.values)
-
-
-def _is_skipped(group: SeedGroup) -> bool:
-    return {row["state"] for row in group.rows} == {RunState.SKIPPED.value}
 
 
 def countable(finals: Sequence[Final]) -> bool:

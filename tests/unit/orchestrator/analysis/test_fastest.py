@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -19,9 +20,15 @@ from orchestrator.rundir import IndexRow, Row
 from tests.simulated import EVAL, of_readings
 
 
-def speeds(seeds: int, key: str = "experiment.train_device", **more: Any) -> Collected:
+def speeds(
+    seeds: int, key: str = "experiment.train_device", skipped: Sequence[str] = (), **more: Any
+) -> Collected:
     """Runs of two algorithms; the first value of the key trains at a third of the second one's speed."""
-    readings = []
+    readings = [
+        RunReading("s", IndexRow(f"{at:016x}", True, point), RunState.SKIPPED, "", {}, [])
+        for at, place in enumerate(skipped, start=1000)
+        for point in [{"task": "t", "algorithm": "a", key: place, "seed": 0}]
+    ]
     for number, (algorithm, place, seed) in enumerate(product("ab", range(2), range(seeds))):
         point = {"task": "t", "algorithm": algorithm, key: ("cpu", "cuda")[place], "seed": seed} | more
         fps = (1000.0, 3000.0)[place] * (1 + seed / 100)
@@ -70,7 +77,7 @@ def test_a_grid_of_devices_is_answered_by_speed_in_each_algorithm() -> None:
 
 def test_few_seeds_name_the_command_that_settles_it_and_its_price() -> None:
     assert fastest(report_data((), speeds(4)).groups)[0].remedy == "1 more seed of each would be needed"
-    data = report_data((), speeds(2))
+    data = report_data((), speeds(2, skipped=("gpu",)))
     assert data.fastest[0].remedy == "3 more seeds of each would be needed"
     [cards] = [block for block in sections(data)[0].blocks if isinstance(block, Html)]
     assert "orchestrate sweep s.yaml --set &#39;seed=range(5)&#39;" in cards.markup
