@@ -108,13 +108,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Programs that need PyTorch, and commands, are forks of two warm processes, shared by all workers."""
+    """Programs that need PyTorch, and commands, are forks of two warm processes, shared by all workers.
+
+    The workers are forks too, unless lines are counted: those that a module runs at its import count as well.
+    """
     missing_parts.pytest_configure(config)
-    if hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput") or config.option.collectonly:
         return
     folder = Path(tempfile.mkdtemp(prefix="warm-"))
     parents = warm.start(folder)
     sys.executable = str(folder / "bin" / "python")
+    if config.getoption("dist", "no") != "no" and not config.getoption("cov_source", None):
+        given = config.invocation_params
+        parents.append(warm.start_collecting(folder, given.dir, given.args))
 
     def end() -> None:
         for parent in parents:

@@ -1,9 +1,10 @@
-"""Warm parents for tests: a process with BenchMARL loaded, and one with the commands; they fork programs.
+"""Warm parents for tests: processes with BenchMARL, the commands or the tests loaded; they fork programs.
 
 :func:`start` makes an environment whose ``python`` runs the modules in :data:`MODULES` in such forks, and is
 :data:`FRESH` for all else. A fork imports modules of the test anew, and those of this project unless it is a
 module of this very checkout. SkyPilot's parts are forks of a third process where ``WARM_SKYPILOT`` names its
-socket; it has their HOME, where SkyPilot looks when it is imported.
+socket; it has their HOME, where SkyPilot looks when it is imported. :func:`start_collecting` makes the parent
+of pytest-xdist's processes, which imports and rewrites the modules of tests once for all of them.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -72,6 +74,7 @@ case "$1 $2" in
   "-m jobs.worker") parent=${{WARM_WORKERS:+{folder}/benchmarl}} ;;
   "-m {commands}") parent=${{WARM_COMMANDS:+{folder}/commands}} ;;
   {skypilot}) parent=$WARM_SKYPILOT ;;
+  "-u -c") parent={folder}/tests ;;
   "-c from multiprocessing.spawn "*) parent=${{IS_SKYPILOT_SERVER:+$WARM_SKYPILOT}} ;;
   *) parent= ;;
 esac
@@ -110,6 +113,15 @@ def start_parent(address: Path, env: Mapping[str, str]) -> subprocess.Popen[byte
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
     )
+
+
+def start_collecting(folder: Path, at: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start the parent of pytest-xdist's processes for this command line of pytest; wait until it listens."""
+    address = folder / "tests"
+    parent = start_parent(address, {"WARM_TESTS": json.dumps([str(at), *arguments])})
+    while not address.exists() and parent.poll() is None:
+        time.sleep(0.01)
+    return parent
 
 
 def _copy(script: Path, folder: Path) -> None:
@@ -163,7 +175,15 @@ def _skypilot() -> Iterator[str]:
     os.register_at_fork(after_in_child=lambda: [setattr(lock, "_creator_pid", os.getpid()) for lock in locks])
 
 
-_LOADED = {"benchmarl": _benchmarl, "commands": _commands, "skypilot": _skypilot}
+def _tests() -> Iterator[str]:
+    yield "pytest"
+    at, *arguments = json.loads(os.environ["WARM_TESTS"])
+    os.chdir(at)
+    if sys.modules["pytest"].main([*arguments, "--collect-only", "--capture=no"]):
+        os._exit(1)  # a process of its own says what is wrong
+
+
+_LOADED = {"benchmarl": _benchmarl, "commands": _commands, "skypilot": _skypilot, "tests": _tests}
 
 
 @functools.cache
@@ -273,7 +293,9 @@ def _become(request: dict[str, Any]) -> None:
     sys.path[:] = [*request["path"], *(folder for folder in sys.path if folder != str(_ROOT))]
     code = next((folder for folder in request["path"] if _holds_our_code(Path(folder))), _ROOT)
     ours = Path(code).samefile(_ROOT) and not program.startswith("tests.")  # plain BenchMARL has none of ours
-    foreign = {"tests"} if ours else {"tests", "orchestrator", "jobs"}
+    foreign = set() if ours else {"orchestrator", "jobs"}
+    if Path(sys.argv[1]).name != "tests":
+        foreign.add("tests")
     for name in [name for name in sys.modules if name.split(".")[0] in foreign]:
         del sys.modules[name]
     warnings.resetwarnings()
