@@ -13,7 +13,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,11 @@ class CheckpointStore:
         _, digest = self._write(items, lambda digest: self._attempt.segment_name(group, start, count, digest))
         return Segment(self._attempt.number, group, start, count, digest)
 
+    @property
+    def files(self) -> list[Path]:
+        """The files of the newest checkpoint, sorted."""
+        return sorted(self._newest)
+
     def read_segment(self, segment: Segment) -> Any:
         """Return the items of a segment."""
         return torch.load(self._path(segment), weights_only=True)
@@ -125,6 +130,8 @@ class CheckpointStore:
         if not isinstance(content, dict) or not isinstance(content.get("payload"), dict):
             raise DamagedFileError(file.path, "is no checkpoint of this program: it holds no payload")
         segments = tuple(Segment(**segment) for segment in content["segments"])
+        if file.attempt == 0:  # of a shorter run, whose attempts had other numbers
+            segments = tuple(replace(segment, attempt=0) for segment in segments)
         for segment in segments:
             _require_digest(self._path(segment), segment.digest)
         return Loaded(file, content["payload"], segments)

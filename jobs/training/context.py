@@ -17,7 +17,9 @@ from jobs.training.plain_data import read_plain_data, write_plain_data
 from jobs.training.processes.life import Life
 from jobs.training.processes.ranks import Ranks
 from jobs.training.processes.run_memory import RunMemory
+from jobs.training.records.provenance import other_bits
 from orchestrator.config.program.identity import ProgramFiles
+from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import PluginSource, Run
 from orchestrator.planning.throughput.measure import Window, rate
@@ -34,6 +36,7 @@ from orchestrator.rundir import (
 )
 from orchestrator.rundir.files.atomic import storage_errors, temporary_name
 from orchestrator.rundir.files.file_server import persist
+from orchestrator.rundir.prefix import prefix_of
 
 # How an interrupted run relates to one left alone: equal; not equal, but continued from its last checkpoint;
 # equal because environments restart at fixed points. The last one where nothing is declared.
@@ -71,7 +74,8 @@ class Outcome:
     ``exactness``: one of ``EXACTNESS``; "exact" only where it can be proved. ``config`` is the composed
     configuration, JSON values only. ``files`` of the attempt go into the manifest, each with whether the
     result is void without it. ``evaluation``: how training evaluates, if it does. ``code``: keys of the
-    result on the run's code, in place of those of its start. Raises ``ValueError`` for another exactness.
+    result on the run's code, in place of those of its start. ``state``: files from which a longer run can go
+    on. Raises ``ValueError`` for another exactness.
     """
 
     frames: int
@@ -82,6 +86,7 @@ class Outcome:
     extra: Mapping[str, Any] = field(default_factory=dict)
     code: Mapping[str, Any] = field(default_factory=dict)
     evaluation: UsualEvaluation | None = None
+    state: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         if self.exactness not in EXACTNESS:
@@ -150,8 +155,16 @@ class RunContext:
         return None
 
     def candidates(self) -> list[CheckpointFile]:
-        """List checkpoints of earlier attempts, the most advanced first; take the first that is whole."""
-        return self.run_dir.checkpoints(below=self.attempt.number)
+        """List checkpoints of earlier attempts, the most advanced first; take the first that is whole.
+
+        That of a shorter run, which this one begins with, counts only where this process trains the same bits.
+        """
+        found = self.run_dir.checkpoints(below=self.attempt.number)
+        prefix = prefix_of(self.run_dir)
+        if prefix is None or not (why := other_bits(prefix, get_trainer(self.run.trainer), self.run)):
+            return found
+        sys.stderr.write(f"warning: the shorter run {prefix.run_id} is no beginning of this one: {why}\n")
+        return [file for file in found if file.attempt]
 
     def begin(self, resumed_from: ResumePoint | None, *, row_at_checkpoint: bool = True) -> list[Row]:
         """Open the metrics file; return the history up to the checkpoint resumed from.

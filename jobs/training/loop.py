@@ -161,8 +161,10 @@ class _Loop:
             self._logged = time.monotonic()
             while not self._over:
                 self._iterate()
+            keeps = context.run.keep == "state" and schedule.minutes is None
+            state = self._state(running=keeps)
         context.before_checkpoint()
-        final = self._store.save(self._frames, self._state(running=False))
+        final = self._store.save(self._frames, state)
         context.checkpointed(self._frames)
         policy = save_file(context.attempt.policy, self._policy())
         return Outcome(
@@ -172,6 +174,7 @@ class _Loop:
             config=self._config,
             evaluation=schedule.evaluation if schedule.evaluation_interval else None,
             files=((final.path, True), (policy, True), *((path, False) for path in self._policies)),
+            state=(final.path,) if keeps else (),
         )
 
     @property

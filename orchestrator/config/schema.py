@@ -15,6 +15,7 @@ from orchestrator.config.grid.parse import SECTIONS
 from orchestrator.config.grid.resources import RESOURCES
 from orchestrator.config.grid.values import OWN_KEYS
 from orchestrator.config.profiles.model import Profile, told_keys
+from orchestrator.core.types import KEPT
 
 Schema = dict[str, Any]
 
@@ -47,6 +48,8 @@ _SECTIONS: Mapping[str, Schema] = {
     "targets": _TEXT_OR_TEXTS,
     "compare": {"type": "boolean"},
     "resources": _OBJECT,
+    "length": _TEXT,
+    "keep": {"enum": list(KEPT)},
     "notify": _WORDS,
 }
 # By the annotations of `Profile`.

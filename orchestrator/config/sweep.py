@@ -85,6 +85,7 @@ def runs_of(grid: Grid, ledger: Iterable[LedgerEntry] = (), former: SweepDir | N
         own_positions=places,
         notify=grid.notify,
         labels=grid.labels,
+        length=grid.length,
     )
 
 
@@ -157,7 +158,7 @@ def _identify(grid: Grid, point: Mapping[str, Value], origin: Position | None) -
     except OrchestrateError as error:
         at = origin or grid.positions.get(PRESET_KEY)
         raise YamlFile(grid.source).error(at, str(error), error.hint) from None
-    return replace(run, loggers=grid.loggers, metrics=grid.metrics)
+    return replace(run, loggers=grid.loggers, metrics=grid.metrics, keep=grid.keep)
 
 
 def _duplicate(grid: Grid, first: Run, second: Run, origin: Position | None) -> PlacedError:

@@ -50,7 +50,7 @@ def rehearse(
         }
         for array in plan.arrays
     ]
-    notes = [*unasked, *prospect.state.seen.damaged, *map(str, (*warnings, *concerns))]
+    notes = [*unasked, *prospect.reused, *prospect.state.seen.damaged, *map(str, (*warnings, *concerns))]
     skipped, waiting = dict(plan.skipped), len(plan.waiting)
     return {"target": plan.target, "arrays": arrays, "skipped": skipped, "waiting": waiting, "notes": notes}
 

@@ -20,6 +20,7 @@ from orchestrator.control.poll import (
     poll_sweep,
     settle_submissions,
 )
+from orchestrator.control.prefixes import NONE, Prefixes, find_prefixes, place_prefixes
 from orchestrator.control.staleness import with_stale
 from orchestrator.control.submission import Submission, scripts_of, without
 from orchestrator.core.errors import DamagedFileError
@@ -81,6 +82,7 @@ class SweepState:
 
     ``told``: the states by journals and backends; ``found``: what run folders hold; ``seen``: the states by
     both. ``chances``: failed runs to train again, if that is decided for several targets at once.
+    ``prefixes``: what runs that have not begun need not train.
     """
 
     sweep: Sweep
@@ -89,6 +91,7 @@ class SweepState:
     found: Mapping[str, RunEvidence]
     seen: Survey
     chances: Sequence[AttemptsEntry] | None = None
+    prefixes: Prefixes = NONE
 
     def with_chances(self, chances: Sequence[AttemptsEntry]) -> SweepState:
         """Return the state in which these failed runs are trained again."""
@@ -121,7 +124,9 @@ def inspect_sweep(sweep: Sweep, sweep_dir: SweepDir) -> SweepState:
     require_own(sweep_dir)
     told = poll_sweep(sweep_dir, rows_of(sweep, sweep_dir))
     found = inspect(sweep_dir, told.statuses)
-    return SweepState(sweep, sweep_dir, told, found, correct(told, found, sweep_dir))
+    seen = correct(told, found, sweep_dir)
+    prefixes = find_prefixes(sweep, sweep_dir, seen)
+    return SweepState(sweep, sweep_dir, told, found, prefixes.applied(seen), prefixes=prefixes)
 
 
 def unbegun(sweep: Sweep, sweep_dir: SweepDir) -> SweepState:
@@ -140,6 +145,12 @@ class SubmissionPlan:
     options: SubmitOptions
     assignment: TargetAssignment | None
     room: int | None
+
+    @property
+    def reused(self) -> tuple[str, ...]:
+        """What its runs need not train, and why others must; a line each."""
+        planned = {*self.plan.run_ids, *self.plan.waiting}
+        return tuple(self.state.prefixes.notes(run for run in self.state.sweep.runs if run.run_id in planned))
 
 
 @dataclass(frozen=True)
@@ -275,6 +286,7 @@ def _submit(
     grid = record(state.sweep, sweep_dir) if define or latest is None else latest[0]
     notes = _record(prospect)
     plan = _describe_runs(prospect.plan, sweep_dir)
+    notes += tuple(place_prefixes(state.prefixes, plan.run_ids, sweep_dir))
     ids: Mapping[str, str] = {}
     if plan.jobs or _new_skips(plan, seen):
         if not define:  # the checkout may have changed since

@@ -25,6 +25,11 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def millions(number: float) -> str:
+    """Format a number from a hundred thousand on in millions: ``2.4 M``."""
+    return f"{number / 1e6:.3g} M" if number >= 1e5 else f"{number:,.0f}"
+
+
 def dollars(amount: float) -> str:
     """Format US dollars to the cent, amounts below ten cents to two digits."""
     return f"${amount:,.2f}" if abs(amount) >= 0.095 or not amount else f"${amount:.2g}"

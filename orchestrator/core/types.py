@@ -79,6 +79,10 @@ class Reason(enum.Enum):
     DAMAGED = "damaged result"
 
 
+# What stays of a finished run's last checkpoint: all that a longer run needs, or what was learned.
+KEPT = ("state", "result")
+
+
 @dataclass(frozen=True)
 class Run:
     """One point of the matrix: one training to be completed.
@@ -86,7 +90,7 @@ class Run:
     ``overrides`` are the trainer's own keys, sorted, without ``seed`` and ``threads``, which every trainer
     has. ``run_id`` hashes what decides the result and nothing else (see :func:`run_identity`).
     ``loggers``: destinations of a program's metrics, and ``metrics``: where these are found (``from``), with
-    the names of ``frames`` and ``return`` among them; they decide nothing.
+    the names of ``frames`` and ``return`` among them; they decide nothing. ``keep``: one of :data:`KEPT`.
     """
 
     run_id: str
@@ -97,6 +101,7 @@ class Run:
     target: str | None = None
     loggers: tuple[str, ...] = ()
     metrics: Mapping[str, str] = field(default_factory=dict)
+    keep: str = KEPT[0]
 
     @property
     def point(self) -> dict[str, Value]:
@@ -183,7 +188,7 @@ class Sweep:
     ``resources``: of a run, the largest amount of each; ``needs``: those of runs that need less, by id.
     ``positions``: line, column and file of a key; ``own_positions``: by run id, of keys from `for`.
     ``notify``: the command that sends messages.
-    ``labels``: the grid's, which decide nothing.
+    ``labels``: the grid's, which decide nothing. ``length``: the key that only says when a program ends.
     """
 
     name: str
@@ -203,6 +208,7 @@ class Sweep:
         default_factory=dict, compare=False, repr=False
     )
     notify: tuple[str, ...] = ()
+    length: str = ""
 
     @property
     def grid_options(self) -> list[str]:

@@ -37,10 +37,11 @@ def tidy_finished(run: RunDir, result: Result, also: Iterable[str] = ()) -> None
 def superfluous(run: RunDir, result: Result, also: Iterable[str] = ()) -> list[Path]:
     """List files and folders of a finished run that :func:`tidy_finished` removes."""
     kept = {run.path / item.path for item in result.manifest} | {run.path / path for path in also}
-    for attempt in run.current_attempts():
+    attempts = run.with_prefix()
+    for attempt in attempts:
         kept |= attempt.records
     kept |= {parent for path in kept for parent in path.parents}
-    return [path for attempt in run.current_attempts() for path in _dispensable(attempt.path, kept)]
+    return [path for attempt in attempts for path in _dispensable(attempt.path, kept)]
 
 
 def _tidy(run: RunDir, result: Result, also: Iterable[str]) -> None:

@@ -106,6 +106,12 @@ class RunDir:
         """Return the folder of an attempt."""
         return AttemptDir(self._attempts / str(number))
 
+    @property
+    def prefix(self) -> AttemptDir | None:
+        """The attempt 0 taken from a shorter run; ``None`` without one, or once attempts are retired."""
+        first = self.attempt(0)
+        return first if first.prefix_path.exists() and not self.retired else None
+
     def blocked_by(self) -> AttemptDir | None:
         """Return the newest attempt unless its end is proved; None otherwise."""
         attempts = self.attempts()
@@ -145,7 +151,7 @@ class RunDir:
     def checkpoints(self, below: int | None = None) -> list[CheckpointFile]:
         """Return checkpoints of all attempts (before attempt ``below``), most advanced and newest first."""
         found = []
-        for attempt in self.current_attempts():
+        for attempt in self.with_prefix():
             if below is not None and attempt.number >= below:
                 continue
             for name in attempt.checkpoint_names():
@@ -162,7 +168,7 @@ class RunDir:
         """Return the policies kept by attempts before ``below``, by frames; of each the newest attempt's."""
         found = {
             name: attempt.policies / name
-            for attempt in self.current_attempts()
+            for attempt in self.with_prefix()
             if attempt.number < below
             for name in listdir(attempt.policies)
             if POLICY.fullmatch(name)
@@ -289,6 +295,11 @@ class RunDir:
         """Return the attempts after the last retired one, oldest first: those that build on each other."""
         last = self.retired
         return [attempt for attempt in self.attempts() if attempt.number > last]
+
+    def with_prefix(self) -> list[AttemptDir]:
+        """Return the prefix, if there is one, and the current attempts."""
+        prefix = self.prefix
+        return [*([] if prefix is None else [prefix]), *self.current_attempts()]
 
     def _damaged(self, path: Path, problem: str) -> DamagedFileError:
         hint = f"restore the file, or train the run again: orchestrate retry {self.sweep} {self.run_id}"

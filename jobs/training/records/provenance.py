@@ -23,6 +23,7 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.machine import hardware
 from orchestrator.core.types import Run
 from orchestrator.rundir import CodeDir, results_among
+from orchestrator.rundir.prefix import Prefix
 
 # The scheduler's name of the machine, set by a worker for all that it starts.
 NODE_VARIABLE = "ORCHESTRATE_NODE"
@@ -67,6 +68,21 @@ def versions(spec: TrainerSpec, run: Run | None = None) -> dict[str, str]:
         "orchestrate": __version__,
         **{name: text for name, text in found.items() if text},
     }
+
+
+def other_bits(prefix: Prefix, spec: TrainerSpec, run: Run) -> str:
+    """Return what differs here from what trained a prefix, and may change the bits; empty if nothing does.
+
+    The packages of a program are unknown before it runs.
+    """
+    now = {} if spec.runs_program else versions(spec, run)
+    now = {name: text for name, text in now.items() if name != "orchestrate"}
+    was = dict(prefix.versions or {})
+    if (capability := host()["cpu_capability"]) is not None:
+        now["CPU capability"], was["CPU capability"] = capability, prefix.cpu_capability or "unknown"
+    return ", ".join(
+        f"{name} {was.get(name, 'none')}, here {now[name]}" for name in now if was.get(name) != now[name]
+    )
 
 
 # Set for a worker on a cloud instance: files of the project are there only as a copy that was kept.

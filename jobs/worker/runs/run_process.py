@@ -53,6 +53,7 @@ from orchestrator.core.types import PluginSource, Reason, RunState
 from orchestrator.planning.throughput.measure import throughput
 from orchestrator.rundir import AttemptDir, Claim, End, Lease, SweepDir, check_writable, tidy_finished
 from orchestrator.rundir.files.plain_files import open_descriptor
+from orchestrator.rundir.prefix import prefix_of
 from orchestrator.rundir.records.run_state import decisions_in
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -254,6 +255,7 @@ def _manifest(context: RunContext, outcome: Outcome) -> dict[Path, bool]:
     optional = {path: False for path in extras if path.exists()}
     chain = context.run_dir.chain(attempt.number)
     metrics = {context.run_dir.attempt(piece.attempt).metrics: True for piece in chain}
+    optional |= dict.fromkeys(outcome.state, False)
     return optional | dict.fromkeys(context.kept[-1:], True) | dict(outcome.files) | metrics
 
 
@@ -261,6 +263,7 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
     attempts = context.run_dir.current_attempts()
     chain = context.run_dir.chain(context.attempt.number)
     claims = [claim for piece in chain if (claim := _claim(context.run_dir.attempt(piece.attempt)))]
+    prefix = prefix_of(context.run_dir) if chain[0].attempt == 0 else None
     code = {**launch.code.to_json(), **outcome.code}
     return {
         "sweep": launch.sweep.name,
@@ -280,7 +283,10 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
         **code,
         # The files that count are known only in the end.
         "code_ids": _each_once(
-            code["code_id"] if claim.code_id == launch.code.id else claim.code_id for claim in claims
+            [
+                prefix.code_id if prefix else None,
+                *(code["code_id"] if claim.code_id == launch.code.id else claim.code_id for claim in claims),
+            ]
         ),
         "targets": _each_once(claim.target for claim in claims),
         "commit": launch.commit,
@@ -289,7 +295,9 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
         "threads": context.run.threads,
         "cores": len(launch.slot.cores) * (1 + len(launch.members)),
         **_memory(context),
-        "speed": plain(throughput(piece.rows for piece in chain)),
+        "speed": plain(throughput(piece.rows for piece in chain if piece.attempt)),
+        "state": [path.relative_to(context.run_dir.path).as_posix() for path in outcome.state],
+        **({"prefix": plain(prefix)} if prefix else {}),
         **result_figures.learned(context.rows, spec.returns),
         **outcome.extra,
     }

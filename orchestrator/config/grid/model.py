@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.config.yaml_files.nodes import Entries, Position
-from orchestrator.core.types import PluginSource, Value
+from orchestrator.core.types import KEPT, PluginSource, Value
 
 # More points than this are a mistake.
 MAX_POINTS = 100_000
@@ -84,7 +84,8 @@ class Grid:
 
     ``positions``: where each key is first written. ``merged``: its sections with those of the files that it
     ``extends`` and with its ``changes``, if there are any. ``notify``: the command that sends messages.
-    ``labels`` decide nothing.
+    ``labels`` decide nothing. ``length``: the key that only says when a program ends. ``keep``: one of
+    :data:`KEPT`.
     """
 
     name: str
@@ -108,6 +109,8 @@ class Grid:
     merged: Entries | None = None
     notify: tuple[str, ...] = ()
     labels: Mapping[str, Value] = field(default_factory=dict)
+    length: str = ""
+    keep: str = KEPT[0]
 
     @property
     def keys(self) -> tuple[str, ...]:

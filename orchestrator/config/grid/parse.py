@@ -17,6 +17,7 @@ from orchestrator.config.grid.other_programs import section_hint
 from orchestrator.config.grid.plugins import read_plugins
 from orchestrator.config.grid.points import read_exclude, read_include, refuse_empty
 from orchestrator.config.grid.resources import OTHER_NAMES, RESOURCES, read_resources
+from orchestrator.config.grid.reuse import read_keep, read_length
 from orchestrator.config.grid.rules import read_rules
 from orchestrator.config.grid.values import Keys, one_value, several_values
 from orchestrator.config.trainers import TrainerSpec, get_trainer, trainer_names
@@ -109,6 +110,14 @@ SECTIONS: Mapping[str, str] = {
         'Keys of the run may stand in them: `"{actors} + 1"`. A run that needs more than the target has is '
         "skipped there, with the reason."
     ),
+    "length": (
+        "For `command`: the key that only says when a run ends, such as `steps`. Runs then go on from finished "
+        "ones that differ in a lower value of it alone. Other trainers know theirs."
+    ),
+    "keep": (
+        "`state`, the default: the last checkpoint of a finished run holds all that a longer run needs to go "
+        "on. `result`: only what was learned."
+    ),
     "notify": (
         "A command that sends a message when the sweep ends, when a first run fails, and when a budget is "
         "used up: the program and its arguments, with `{event}`, `{sweep}` and `{message}`."
@@ -167,6 +176,8 @@ def parse_grid(text: str, source: str, changes: Sequence[str] = ()) -> Grid:
         changes=tuple(changes),
         merged=_merged(root, rule_nodes, exclude) if extended.files or changes else None,
         labels=_labels(sections.get("labels"), keys, place),
+        length=read_length(_node(sections, "length"), keys.positions, spec, place),
+        keep=read_keep(_node(sections, "keep"), place),
     )
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from orchestrator.config.returns import COLLECTION_RETURN, EVALUATION_RETURN
 from orchestrator.config.trainers.spec import TrainerSpec
 from orchestrator.core.types import Run
 
 _OURS = "the program keeps every run's files in its own folder of the results tree"
+
+# Algorithms that explore less over a third of the frames unless told the frames, and those that never do.
+_ANNEALED, _STEADY = ("iddpg", "iql", "maddpg", "qmix", "vdn"), ("ippo", "isac", "mappo", "masac")
+_ANNEALING = "experiment.exploration_anneal_frames"
 
 # The default number of frames, by the preset in `experiment`.
 _USUAL_FRAMES = {**dict.fromkeys(("", "gpu", "gpu_offline", "no_log"), 3_000_000), "debug": 400}
@@ -18,6 +25,14 @@ class BenchmarlSpec(TrainerSpec):
     takes_plugins = "jobs.trainers.benchmarl.configuration.registry:register"
     tasks = "jobs.trainers.benchmarl.configuration.spelling:task_names"
     iterations = ("experiment.max_n_iters",)
+
+    def bound_to_length(self, config: Mapping[str, Any]) -> str:
+        algorithm = str(config["choices"]["algorithm"])
+        if algorithm in _ANNEALED and config["experiment"]["exploration_anneal_frames"] is None:
+            return f"{algorithm} anneals its exploration over a third of a run's frames: set {_ANNEALING}"
+        if algorithm not in (*_ANNEALED, *_STEADY):
+            return f"what of the algorithm {algorithm}, of a plug-in, depends on the length is unknown"
+        return ""
 
     def usual_frames(self, run: Run) -> int | None:
         return _USUAL_FRAMES.get(str(run.overrides.get("experiment", "")))

@@ -99,6 +99,15 @@ class TrainerSpec:
     tasks: ClassVar[str] = ""
     iterations: ClassVar[tuple[str, ...]] = ()
 
+    @property
+    def length_keys(self) -> tuple[str, ...]:
+        """Keys that say when a run ends. Runs that differ in one of them alone can begin alike."""
+        return (*self.frames, *self.iterations)
+
+    def bound_to_length(self, config: Mapping[str, Any]) -> str:  # noqa: ARG002
+        """Return why a run of this composed configuration does not begin like a longer one; empty if it does."""
+        return ""
+
     def usual_frames(self, run: Run) -> int | None:  # noqa: ARG002
         """Return the number of frames of a run without a key for it; None if it is unknown."""
         return None

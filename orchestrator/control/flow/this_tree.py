@@ -88,7 +88,7 @@ class OwnTarget(Flow):
                 no_feed=plan.no_feed,
                 follow=self._code is None,
             ),
-            notes=done.notes,
+            notes=(*done.planned.reused, *done.notes),
             problems=plan.problems,
             kept=kept,
         )

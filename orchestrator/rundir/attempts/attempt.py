@@ -52,6 +52,8 @@ class AttemptDir:
     end_path = PathWithin("end.json")
     policy = PathWithin("policy.pt")
     policies = PathWithin("policies")
+    # Of an attempt 0: the shorter run that it is taken from.
+    prefix_path = PathWithin("prefix.json")
     # What a program had written in the run's working folder when the attempt's result was retired.
     work = PathWithin("work")
 
@@ -87,7 +89,7 @@ class AttemptDir:
     @property
     def records(self) -> set[Path]:
         """The small files that stay for good."""
-        return {self.claim_path, self.end_path, self.log, self.metrics}
+        return {self.claim_path, self.end_path, self.log, self.metrics, self.prefix_path}
 
     @property
     def inbox_metrics(self) -> Path:

@@ -24,6 +24,7 @@ from orchestrator.core.types import Job
 from orchestrator.rundir.attempts.attempt import AttemptDir, listdir
 from orchestrator.rundir.code import CodeDir
 from orchestrator.rundir.files.atomic import storage_errors, temporary_name, write_atomic
+from orchestrator.rundir.files.links import link_or_copy
 from orchestrator.rundir.files.placed import written_files
 from orchestrator.rundir.files.plain_files import read_plain
 from orchestrator.rundir.run import RunDir
@@ -51,16 +52,16 @@ def pack(sweep: SweepDir, job: Job, code: CodeDir) -> Path:
         (inside / _RUNS).mkdir(parents=True)
         (inside / _JOURNALS).mkdir()
         for path in _of_sweep(sweep, code):
-            _link(path, inside / path.relative_to(sweep.path))
+            link_or_copy(path, inside / path.relative_to(sweep.path))
         runs = [sweep.run(run_id) for run_id in job.run_ids]
         SweepDir(draft / RESULTS, sweep.name).describe(
             run.description() for run in runs if not run.description_path.exists()
         )
         for run in runs:
             if run.description_path.exists():
-                _link(run.description_path, inside / run.description_path.relative_to(sweep.path))
+                link_or_copy(run.description_path, inside / run.description_path.relative_to(sweep.path))
             for path in _next_attempt_files(run):
-                _link(path, inside / path.relative_to(sweep.path))
+                link_or_copy(path, inside / path.relative_to(sweep.path))
         shutil.rmtree(whole, ignore_errors=True)
         os.rename(draft, whole)
     return whole
@@ -206,28 +207,11 @@ def _next_attempt_files(run: RunDir) -> Iterator[Path]:
         if name.startswith("retired-"):
             yield run.path / name
     yield from written_files(run.work)
+    prefix = [run.prefix.path] if run.prefix is not None else []
+    yield from prefix
     for attempt in run.attempts():
         yield from (path for path in _records(attempt) if path.exists())
 
 
 def _records(attempt: AttemptDir) -> tuple[Path, ...]:
     return attempt.claim_path, attempt.end_path, attempt.metrics, attempt.checkpoints
-
-
-def _link(source: Path, target: Path) -> None:
-    """Link a file, or all files of a folder, under another name."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if source.is_dir() and not source.is_symlink():
-        shutil.copytree(source, target, symlinks=True, copy_function=_link_file, dirs_exist_ok=True)
-    else:
-        _link_file(os.fspath(source), os.fspath(target))
-
-
-def _link_file(source: str, target: str) -> str:
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except FileExistsError:
-        pass
-    except OSError:  # another file system, or one without links
-        shutil.copy2(source, target, follow_symlinks=False)
-    return target

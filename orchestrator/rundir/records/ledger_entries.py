@@ -93,6 +93,12 @@ class DecisionEntry(LedgerEntry, Generic[T]):
     runs: Mapping[str, T]
 
 
+class PrefixEntry(DecisionEntry[Int64]):
+    """Runs that begin with a shorter one's final state, each with the frames of that."""
+
+    kind = "prefix"
+
+
 @dataclass(frozen=True, kw_only=True)
 class AttemptsEntry(DecisionEntry[Int64]):
     """Runs, each with its newest attempt. ``why``: the reason of an automatic decision."""
@@ -315,6 +321,7 @@ _KINDS: Mapping[str, type[LedgerEntry]] = {
     for one in (
         SubmissionEntry,
         AddEntry,
+        PrefixEntry,
         CancelEntry,
         ReturnedEntry,
         RetryEntry,

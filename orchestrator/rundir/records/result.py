@@ -41,12 +41,14 @@ class HostFacts(msgspec.Struct, frozen=True):
     """The machine that ended the training."""
 
     cpu_model: str | None = None
+    cpu_capability: str | None = None
     gpu_model: str | None = None
 
 
 class Result(msgspec.Struct, frozen=True):
     """A result. Times are in seconds, ``started`` and ``ended`` since the epoch.
 
+    ``state``: the files, by their paths in the run's folder, from which a longer run can go on.
     ``wall_time``: of training. ``seconds``: of the last attempt, by a clock that never jumps. ``fields``:
     everything in the file, as columns of tables show it.
     """
@@ -66,6 +68,7 @@ class Result(msgspec.Struct, frozen=True):
     code_id: str | None = None
     code_ids: tuple[str, ...] = ()
     remark: str = ""
+    state: tuple[str, ...] = ()
     fields: Mapping[str, Any] = {}
 
     @classmethod

@@ -26,6 +26,7 @@ from orchestrator.rundir.records.ledger_entries import (
     LedgerEntry,
     LostEntry,
     MemoryEntry,
+    PrefixEntry,
     RetryEntry,
     SubmissionEntry,
 )
@@ -42,7 +43,7 @@ class Decided:
     that; ``lost``: the newest one that lost its result. ``found``, ``failed``: ends that no journal records.
     ``skipped``: why the latest submission that names the run skips it. ``again``: the number of the latest
     retry; ``elsewhere``: of the latest after which jobs submitted before leave the run alone. Numbers are 0
-    without one.
+    without one. ``prefix``: the frames of the shorter run that the run begins with.
     """
 
     forgiven: int = 0
@@ -55,9 +56,12 @@ class Decided:
     more_memory: bool = False
     again: int = 0
     elsewhere: int = 0
+    prefix: int | None = None
 
     def after(self, entry: LedgerEntry, about: Any) -> Decided:
         """Return the decisions after the next entry; ``about``: its value for the run."""
+        if isinstance(entry, PrefixEntry):
+            return replace(self, prefix=about)
         decided = replace(self, skipped=None)
         if isinstance(entry, CancelEntry):
             return replace(decided, cancelled=self.found is None)

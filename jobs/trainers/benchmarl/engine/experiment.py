@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -112,6 +113,8 @@ class ResumableExperiment(Experiment):
         self.training_environments = Environments(environment, repeat=True)
         self.evaluation_environments = Environments(self.test_env, repeat=False)
         self._restart_rollout_at: int | None = None
+        self._keeps_state = context.run.keep == "state" and minutes_of(context.run) is None
+        self._final: tuple[Path, ...] = ()
         if self.config.collect_with_grad:
             self._wrap_rollout()
 
@@ -138,17 +141,16 @@ class ResumableExperiment(Experiment):
         return self._time.over or self.n_iters_performed >= self.config.get_max_n_iters(self.on_policy)
 
     def train(self) -> Outcome:
-        """Train to the end. The last checkpoint holds only what was learned."""
+        """Train to the end. The last checkpoint holds all that a longer run needs, or what was learned."""
         self.run()
-        self.context.before_checkpoint()
-        final = self.store.save(self.total_frames, save_state(self, RESULT))
-        self.context.checkpointed(self.total_frames)
+        final = self._final[0] if self._final else self._save_result()
         return Outcome(
             frames=self.total_frames,
             iterations=self.n_iters_performed,
             exactness=self.exactness,
             config=self.composed.plain,
-            files=((final.path, True),),
+            files=((final, True),),
+            state=self._final,
             evaluation=UsualEvaluation(
                 self.composed.task_name,
                 self.composed.experiment.evaluation_episodes,
@@ -174,11 +176,13 @@ class ResumableExperiment(Experiment):
         self.best.consider(row, self.policy.state_dict)
         if self._time.over:
             raise TimeIsUp
-        if self.finished:
-            return
         boundary = self.exactness != RESET or self.n_iters_performed % RESET_ITERATIONS == 0
         if self.exactness == RESET and boundary:
             self._restart_environments()
+        if self.finished:
+            if boundary and self._keeps_state:
+                self._final = self._save_checkpoint()
+            return
         if boundary and (self.context.stopping or self._checkpoints.due(self.total_frames)):
             self._save_checkpoint()
         self.context.iteration_done()
@@ -245,7 +249,15 @@ class ResumableExperiment(Experiment):
         config.loggers = ["csv"]  # without a logger BenchMARL never evaluates
         return config
 
-    def _save_checkpoint(self) -> None:
+    def _save_result(self) -> Path:
+        """Write a checkpoint of what was learned; return its file."""
+        self.context.before_checkpoint()
+        final = self.store.save(self.total_frames, save_state(self, RESULT))
+        self.context.checkpointed(self.total_frames)
+        return final.path
+
+    def _save_checkpoint(self) -> tuple[Path, ...]:
+        """Write a checkpoint of the whole state; return its files, that of no buffer first."""
         began = time.monotonic()
         self.context.before_checkpoint()
         segments: list[Segment] = []
@@ -254,9 +266,13 @@ class ResumableExperiment(Experiment):
         state = save_state(self, ITEMS)
         if self.callbacks:
             self._on_state_dict(state.setdefault("callbacks", {}))
-        self.store.save(self.total_frames, state, segments)
+        checkpoint = self.store.save(self.total_frames, state, segments)
         self.context.checkpointed(self.total_frames)
         self._checkpoints.written(self.total_frames, time.monotonic() - began)
+        return self._files_of(checkpoint)
+
+    def _files_of(self, newest: CheckpointFile) -> tuple[Path, ...]:
+        return newest.path, *(path for path in self.store.files if path != newest.path)
 
     def _resume(self, loaded: Loaded) -> None:
         """Restore the checkpoint's state. Raises :class:`UnfitCheckpoint` if it has another shape."""
@@ -279,6 +295,8 @@ class ResumableExperiment(Experiment):
             self._on_load_state_dict(loaded.payload["callbacks"])
         load_state(self, loaded.payload, ITEMS)
         loaded.payload.clear()
+        if self.finished:  # it was killed between its end and its result
+            self._final = self._files_of(loaded.file)
 
     @local_seed()
     def _restart_environments(self) -> None:

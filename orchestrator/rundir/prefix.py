@@ -1,0 +1,106 @@
+"""Begin a run with the final state of a shorter one: an attempt 0, from which its first attempt resumes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Self
+
+from orchestrator.core.records import plain
+from orchestrator.core.types import Int64
+from orchestrator.rundir.attempts.attempt import CHECKPOINT, AttemptDir, sha256
+from orchestrator.rundir.attempts.metrics import MetricsWriter
+from orchestrator.rundir.files.atomic import (
+    dump_json,
+    read_record,
+    storage_errors,
+    temporary_name,
+    write_atomic,
+)
+from orchestrator.rundir.files.links import link_or_copy
+from orchestrator.rundir.files.placed import written_files
+from orchestrator.rundir.records.result import Result
+from orchestrator.rundir.run import RunDir
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """A finished run that a longer one begins with, up to its last checkpoint, after ``frames``.
+
+    ``tree``: the results folder of its ``sweep``. ``result``: the SHA-256 of its result, which lists all of
+    its files. ``versions``, ``cpu_capability``: of what trained it; others may train other bits.
+    """
+
+    run_id: str
+    sweep: str
+    tree: str
+    frames: Int64
+    result: str
+    code_id: str | None = None
+    versions: Mapping[str, str] | None = None
+    cpu_capability: str | None = None
+
+    @classmethod
+    def of(cls, run: RunDir, result: Result) -> Self | None:
+        """Describe a finished run; ``None`` if it keeps no state from which a longer run can go on."""
+        matches = map(CHECKPOINT.fullmatch, (PurePosixPath(name).name for name in result.state))
+        frames = max((int(match["frames"]) for match in matches if match), default=None)
+        if frames is None:
+            return None
+        return cls(
+            run_id=run.run_id,
+            sweep=run.sweep,
+            tree=os.fspath(run.path.absolute().parents[2]),
+            frames=frames,
+            result=sha256(run.result_path),
+            code_id=result.code_id,
+            versions=result.fields.get("versions"),
+            cpu_capability=result.host.cpu_capability,
+        )
+
+
+def prefix_of(run: RunDir) -> Prefix | None:
+    """Return what the run begins with; ``None`` if that is nothing. Raises :class:`DamagedFileError`."""
+    first = run.prefix
+    return None if first is None else read_record(Prefix, first.prefix_path, "a prefix")
+
+
+def place_prefix(run: RunDir, source: RunDir, prefix: Prefix) -> None:
+    """Make the final state of ``source`` the run's attempt 0, whole or not at all.
+
+    For a run without attempts. Files are hard links where possible: no run changes them. Those that a program
+    wrote in its working folder are copies, as it may append to them. Raises :class:`DamagedFileError` and
+    ``StorageError``.
+    """
+    whole, result = run.attempt(0), source.result()
+    if whole.prefix_path.exists() or result is None:
+        return
+    for path in written_files(source.work):
+        _copy(path, run.work / path.relative_to(source.work))
+    draft = temporary_name(whole.path)
+    attempt = AttemptDir(draft / whole.path.name)
+    with storage_errors(draft):
+        attempt.path.mkdir(parents=True)
+        metrics = MetricsWriter(attempt.metrics, None)
+        metrics.append(*(row for row in source.history(result.attempt) if row.frames <= prefix.frames))
+        metrics.sync()
+        metrics.close()
+        for name in result.state:
+            link_or_copy(source.path / name, attempt.checkpoints / PurePosixPath(name).name)
+        for policy in source.policies(below=result.attempt + 1):
+            link_or_copy(policy, attempt.policies / policy.name)
+        write_atomic(attempt.prefix_path, dump_json(plain(prefix), indent=1))
+        os.rename(attempt.path, whole.path)
+        draft.rmdir()
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file with its time, whole or not at all."""
+    with storage_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = temporary_name(target)
+        shutil.copy2(source, draft)
+        os.replace(draft, target)
