@@ -74,8 +74,8 @@ class Outcome:
     ``exactness``: one of ``EXACTNESS``; "exact" only where it can be proved. ``config`` is the composed
     configuration, JSON values only. ``files`` of the attempt go into the manifest, each with whether the
     result is void without it. ``evaluation``: how training evaluates, if it does. ``code``: keys of the
-    result on the run's code, in place of those of its start. ``state``: files from which a longer run can go
-    on. Raises ``ValueError`` for another exactness.
+    result on the run's code, in place of those of its start. ``final_state``: files from which a longer run
+    can go on. Raises ``ValueError`` for another exactness.
     """
 
     frames: int
@@ -86,7 +86,7 @@ class Outcome:
     extra: Mapping[str, Any] = field(default_factory=dict)
     code: Mapping[str, Any] = field(default_factory=dict)
     evaluation: UsualEvaluation | None = None
-    state: tuple[Path, ...] = ()
+    final_state: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         if self.exactness not in EXACTNESS:
@@ -157,7 +157,7 @@ class RunContext:
     def candidates(self) -> list[CheckpointFile]:
         """List checkpoints of earlier attempts, the most advanced first; take the first that is whole.
 
-        That of a shorter run, which this one begins with, counts only where this process trains the same bits.
+        That of a shorter run, which this one begins with, counts only where the same bits are trained.
         """
         found = self.run_dir.checkpoints(below=self.attempt.number)
         prefix = prefix_of(self.run_dir)

@@ -174,7 +174,7 @@ class _Loop:
             config=self._config,
             evaluation=schedule.evaluation if schedule.evaluation_interval else None,
             files=((final.path, True), (policy, True), *((path, False) for path in self._policies)),
-            state=(final.path,) if keeps else (),
+            final_state=(final.path,) if keeps else (),
         )
 
     @property

@@ -50,9 +50,10 @@ def rehearse(
         }
         for array in plan.arrays
     ]
-    notes = [*unasked, *prospect.reused, *prospect.state.seen.damaged, *map(str, (*warnings, *concerns))]
+    notes = [*unasked, *prospect.state.seen.damaged, *map(str, (*warnings, *concerns))]
     skipped, waiting = dict(plan.skipped), len(plan.waiting)
-    return {"target": plan.target, "arrays": arrays, "skipped": skipped, "waiting": waiting, "notes": notes}
+    about = {"reused": list(prospect.reused), "notes": notes}
+    return {"target": plan.target, "arrays": arrays, "skipped": skipped, "waiting": waiting, **about}
 
 
 def warnings_of(plan: Plan, code: FrozenCode | None = None) -> Iterable[object]:

@@ -6,22 +6,37 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from orchestrator.config.code.identity import code_id
 from orchestrator.config.grid.model import bare_key
 from orchestrator.config.program.identity import ProgramFiles, project_files
-from orchestrator.config.trainers import TrainerSpec, get_trainer
+from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import count, millions
 from orchestrator.core.types import Run, RunState, Sweep, Value, run_identity
 from orchestrator.rundir import IndexRow, Result, RunDir, SweepDir, sweeps
 from orchestrator.rundir.prefix import Prefix, place_prefix
-from orchestrator.rundir.records.ledger_entries import PrefixEntry
+from orchestrator.rundir.records.ledger_entries import Beginning, PrefixEntry
 from orchestrator.status.survey import Survey
 
 _BEGINS = (RunState.PENDING, RunState.SKIPPED)
+
+
+@dataclass(frozen=True)
+class FoundPrefix:
+    """The finished ``run`` that a longer one begins with. ``total``: the frames at the end of that."""
+
+    run: RunDir
+    prefix: Prefix
+    total: int
+
+    @property
+    def beginning(self) -> Beginning:
+        """What the ledger records of it."""
+        return Beginning(self.prefix.frames, self.total)
 
 
 @dataclass(frozen=True)
@@ -31,30 +46,27 @@ class Prefixes:
     ``why_not``: why a run has none although there are shorter ones.
     """
 
-    found: Mapping[str, tuple[RunDir, Prefix]] = field(default_factory=dict)
+    found: Mapping[str, FoundPrefix] = field(default_factory=dict)
     why_not: Mapping[str, str] = field(default_factory=dict)
 
     def applied(self, seen: Survey) -> Survey:
         """Return the survey with the frames that these runs need not train."""
         there = {
-            run_id: replace(seen.statuses[run_id], frames=prefix.frames)
-            for run_id, (_, prefix) in self.found.items()
+            run_id: replace(seen.statuses[run_id], **asdict(one.beginning))
+            for run_id, one in self.found.items()
         }
         return replace(seen, statuses={**seen.statuses, **there}) if there else seen
 
-    def notes(self, runs: Iterable[Run]) -> Iterator[str]:
+    def notes(self, run_ids: Iterable[str]) -> Iterator[str]:
         """Describe the beginnings of runs to be submitted, and why others have none."""
-        runs = list(runs)
-        begun = [(run, self.found[run.run_id][1]) for run in runs if run.run_id in self.found]
-        if begun:
-            lengths = [get_trainer(run.trainer).frames_of(run) for run, _ in begun]
-            whole = [length for length in lengths if length is not None]
-            of = f" of {millions(sum(whole))}" if len(whole) == len(begun) else ""
-            there = millions(sum(prefix.frames for _, prefix in begun))
-            shorter = count(len({prefix.run_id for _, prefix in begun}), "shorter one")
+        planned = list(run_ids)
+        if begun := [self.found[run_id] for run_id in planned if run_id in self.found]:
+            there, total = sum(one.prefix.frames for one in begun), sum(one.total for one in begun)
+            shorter = count(len({one.run.path for one in begun}), "shorter one")
             go = "goes" if len(begun) == 1 else "go"
-            yield f"{count(len(begun), 'run')} {go} on from {shorter}: {there}{of} frames are there"
-        reasons = Counter(self.why_not[run.run_id] for run in runs if run.run_id in self.why_not)
+            frames = f"{millions(there)} of {millions(total)} frames are there"
+            yield f"{count(len(begun), 'run')} {go} on from {shorter}: {frames}"
+        reasons = Counter(self.why_not[run_id] for run_id in planned if run_id in self.why_not)
         for why, number in reasons.items():
             start = "starts" if number == 1 else "start"
             yield f"{count(number, 'run')} {start} from nothing, though shorter ones are finished: {why}"
@@ -68,40 +80,19 @@ def find_prefixes(sweep: Sweep, sweep_dir: SweepDir, seen: Survey) -> Prefixes:
 
     Reads results, and writes nothing.
     """
-    spec = get_trainer(sweep.trainer).with_plugins(sweep.plugins)
-    lengths = spec.length_keys if not spec.runs_program or not sweep.length else (sweep.length,)
-    runs = [run for run in sweep.runs if _has_not_begun(run, spec, seen)]
-    if not runs:
-        return NONE
-    to_do = {run.run_id for run in runs}
-    wanted: dict[str, list[tuple[float, Run]]] = {}
-    candidates: dict[str, list[tuple[float, SweepDir, IndexRow]]] = {}
-    for home, row in _rows(sweep_dir):
-        if row.run_id in to_do:
-            continue
-        if not wanted:
-            wanted = _by_rest(runs, spec, lengths)
-            if not wanted:
-                return NONE
-        length, rest = _split(row.point, spec, lengths)
-        if rest in wanted:
-            candidates.setdefault(rest, []).append((length, home, row))
-    finder = _Finder(spec, sweep, sweep_dir)
-    found, why_not = {}, {}
-    for rest, shorter in candidates.items():
-        shorter.sort(key=lambda one: -one[0])  # stable: those of the sweep itself first
-        for length, run in wanted[rest]:
-            reasons = []
-            for _, home, row in (one for one in shorter if one[0] < length):
-                usable = finder.prefix(home, row)
-                if isinstance(usable, str):
-                    reasons.append(usable)
-                elif usable is not None:
-                    found[run.run_id] = usable
-                    break
-            if reasons and run.run_id not in found:
-                why_not[run.run_id] = reasons[0]
-    return Prefixes(found, why_not)
+    finder = _Finder(sweep, sweep_dir)
+    runs = {run.run_id: run for run in sweep.runs if finder.may_begin(run, seen)}
+    found: dict[str, FoundPrefix] = {}
+    why_not: dict[str, str] = {}
+    for run_id, longer, shorter in finder.pairs(runs):
+        if run_id not in found:
+            usable = finder.judge(shorter)
+            if isinstance(usable, str):
+                why_not.setdefault(run_id, usable)
+            elif usable is not None:
+                source, prefix = usable
+                found[run_id] = FoundPrefix(source, prefix, round(prefix.frames * longer / shorter.length))
+    return Prefixes(found, {run_id: why for run_id, why in why_not.items() if run_id not in found})
 
 
 def place_prefixes(prefixes: Prefixes, run_ids: Iterable[str], sweep_dir: SweepDir) -> Iterator[str]:
@@ -111,66 +102,57 @@ def place_prefixes(prefixes: Prefixes, run_ids: Iterable[str], sweep_dir: SweepD
     """
     placed = {}
     for run_id in run_ids:
-        if run_id in prefixes.found:
-            source, prefix = prefixes.found[run_id]
+        if (one := prefixes.found.get(run_id)) is not None:
             try:
-                place_prefix(sweep_dir.run(run_id), source, prefix)
-                placed[run_id] = prefix.frames
+                place_prefix(sweep_dir.run(run_id), one.run, one.prefix)
+                placed[run_id] = one.beginning
             except (OrchestrateError, OSError) as error:
                 yield f"run {run_id} starts from nothing: {error}"
     if placed:
         sweep_dir.add_to_ledger(PrefixEntry(runs=placed))
 
 
-def _has_not_begun(run: Run, spec: TrainerSpec, seen: Survey) -> bool:
-    status = seen.statuses[run.run_id]
-    begins = status.state in _BEGINS and not status.attempt and status.frames is None
-    return begins and spec.minutes_of(run) is None
+class _Shorter(NamedTuple):
+    """A run of a sweep that is shorter than one to do, and equal in all else that decides."""
 
-
-def _rows(sweep_dir: SweepDir) -> Iterator[tuple[SweepDir, IndexRow]]:
-    """Yield all runs of the tree, the sweep's own first."""
-    for home in (sweep_dir, *(other for other in sweeps(sweep_dir.results) if other.name != sweep_dir.name)):
-        with suppress(DamagedFileError, OSError):
-            yield from ((home, row) for row in home.read_index())
-
-
-def _by_rest(
-    runs: Iterable[Run], spec: TrainerSpec, lengths: tuple[str, ...]
-) -> dict[str, list[tuple[float, Run]]]:
-    """Return runs with their lengths, by all else that decides their results."""
-    found: dict[str, list[tuple[float, Run]]] = {}
-    for run in runs:
-        length, rest = _split(run.point, spec, lengths)
-        if length:
-            found.setdefault(rest, []).append((length, run))
-    return found
-
-
-def _split(point: Mapping[str, Value], spec: TrainerSpec, lengths: tuple[str, ...]) -> tuple[float, str]:
-    """Return the length of a run, 0 without one, and a hash of all else that decides its result."""
-    rest = {key: value for key, value in point.items() if spec.decides(key)}
-    seed, threads, target = rest.pop("seed", 0), rest.pop("threads", 1), rest.pop("target", None)
-    for length in lengths:
-        key = next((key for key in rest if bare_key(key) == length), None)
-        value = rest.get(key or "")
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf:
-            del rest[key or ""]
-            return value, run_identity(f"{spec.name} {length}", rest, seed, threads, target)
-    return 0.0, ""
+    length: float
+    sweep_dir: SweepDir
+    row: IndexRow
 
 
 class _Finder:
-    """Judges finished runs as prefixes, by the code of today."""
+    """Finds shorter runs, and judges them by the code of today."""
 
-    def __init__(self, spec: TrainerSpec, sweep: Sweep, sweep_dir: SweepDir) -> None:
-        self._spec, self._sweep, self._results = spec, sweep, sweep_dir.results
+    def __init__(self, sweep: Sweep, sweep_dir: SweepDir) -> None:
+        self._sweep, self._home = sweep, sweep_dir
+        self._spec = get_trainer(sweep.trainer).with_plugins(sweep.plugins)
+        self._lengths = (sweep.length,) if sweep.length else self._spec.length_keys
         self._known: dict[Path, tuple[RunDir, Prefix] | str | None] = {}
         self._trainer_code: str | None = None
 
-    def prefix(self, home: SweepDir, row: IndexRow) -> tuple[RunDir, Prefix] | str | None:
+    def may_begin(self, run: Run, seen: Survey) -> bool:
+        """Return whether a run has not begun, not even with a prefix, and does not end by time."""
+        status = seen.statuses[run.run_id]
+        fresh = status.state in _BEGINS and not status.attempt and status.frames is None
+        return fresh and self._spec.minutes_of(run) is None
+
+    def pairs(self, runs: Mapping[str, Run]) -> Iterator[tuple[str, float, _Shorter]]:
+        """Yield runs by id with their lengths, each with every shorter one, the longest first."""
+        by_rest: dict[str, list[_Shorter]] = {}
+        for home in self._sweeps() if runs else ():
+            with suppress(DamagedFileError, OSError):
+                for row in home.read_index():
+                    if row.run_id not in runs:
+                        length, rest = self._split(row.point)
+                        by_rest.setdefault(rest, []).append(_Shorter(length, home, row))
+        for run_id, run in runs.items() if by_rest else ():
+            length, rest = self._split(run.point)
+            shorter = [one for one in by_rest.get(rest, ()) if 0 < one.length < length]
+            yield from ((run_id, length, one) for one in sorted(shorter, key=lambda one: -one.length))
+
+    def judge(self, shorter: _Shorter) -> tuple[RunDir, Prefix] | str | None:
         """Return the prefix that a run is, or why it is none; ``None`` if it is not finished."""
-        run = home.run_to_read(row.run_id)
+        run = shorter.sweep_dir.run_to_read(shorter.row.run_id)
         if run.path not in self._known:
             try:
                 result = run.result()
@@ -179,12 +161,29 @@ class _Finder:
                 self._known[run.path] = str(error)
         return self._known[run.path]
 
+    def _sweeps(self) -> Iterator[SweepDir]:
+        """Yield all sweeps of the tree, this one first: of equal runs its own is taken."""
+        yield self._home
+        yield from (one for one in sweeps(self._home.results) if one.name != self._home.name)
+
+    def _split(self, point: Mapping[str, Value]) -> tuple[float, str]:
+        """Return the length of a run, 0 without one, and a hash of all else that decides its result."""
+        rest = {key: value for key, value in point.items() if self._spec.decides(key)}
+        seed, threads, target = rest.pop("seed", 0), rest.pop("threads", 1), rest.pop("target", None)
+        for length in self._lengths:
+            key = next((key for key in rest if bare_key(key) == length), "")
+            value = rest.get(key)
+            if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf:
+                del rest[key]
+                return value, run_identity(f"{self._spec.name} {length}", rest, seed, threads, target)
+        return 0.0, ""
+
     def _judged(self, run: RunDir, result: Result) -> tuple[RunDir, Prefix] | str | None:
         described = run.description()
         if described.trainer != self._spec.name:
             return None
         if self._spec.runs_program and not self._sweep.length:
-            length = next(key for key in self._spec.length_keys if key in described.overrides)
+            length = next(key for key in self._lengths if key in described.overrides)
             return f"write `length: {length}` if nothing of the program but its end depends on it"
         if why := self._spec.bound_to_length(result.fields["config"]):
             return why
@@ -195,7 +194,7 @@ class _Finder:
         prefix = Prefix.of(run, result)
         if prefix is None:
             return "their last checkpoints hold only what was learned"
-        if not all((run.path / name).is_file() for name in result.state):
+        if not all((run.path / name).is_file() for name in result.final_state):
             return "their last checkpoints were removed"
         return run, prefix
 
@@ -204,7 +203,7 @@ class _Finder:
         if not self._spec.runs_program:
             self._trainer_code = self._trainer_code or code_id(self._spec)
             return set(result.code_ids or [result.code_id]) == {self._trainer_code}
-        files = project_files(Path.cwd(), [self._results.resolve()])
+        files = project_files(Path.cwd(), [self._home.results.resolve()])
         listed = ProgramFiles.from_json(result.fields.get("code_files"))
         traced = listed is not None and result.fields.get("code_traced") is True
         opened = frozenset(listed.files) if listed is not None and traced else None

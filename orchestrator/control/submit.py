@@ -149,8 +149,7 @@ class SubmissionPlan:
     @property
     def reused(self) -> tuple[str, ...]:
         """What its runs need not train, and why others must; a line each."""
-        planned = {*self.plan.run_ids, *self.plan.waiting}
-        return tuple(self.state.prefixes.notes(run for run in self.state.sweep.runs if run.run_id in planned))
+        return tuple(self.state.prefixes.notes(dict.fromkeys((*self.plan.run_ids, *self.plan.waiting))))
 
 
 @dataclass(frozen=True)

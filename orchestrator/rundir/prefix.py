@@ -46,7 +46,7 @@ class Prefix:
     @classmethod
     def of(cls, run: RunDir, result: Result) -> Self | None:
         """Describe a finished run; ``None`` if it keeps no state from which a longer run can go on."""
-        matches = map(CHECKPOINT.fullmatch, (PurePosixPath(name).name for name in result.state))
+        matches = map(CHECKPOINT.fullmatch, (PurePosixPath(name).name for name in result.final_state))
         frames = max((int(match["frames"]) for match in matches if match), default=None)
         if frames is None:
             return None
@@ -88,7 +88,7 @@ def place_prefix(run: RunDir, source: RunDir, prefix: Prefix) -> None:
         metrics.append(*(row for row in source.history(result.attempt) if row.frames <= prefix.frames))
         metrics.sync()
         metrics.close()
-        for name in result.state:
+        for name in result.final_state:
             link_or_copy(source.path / name, attempt.checkpoints / PurePosixPath(name).name)
         for policy in source.policies(below=result.attempt + 1):
             link_or_copy(policy, attempt.policies / policy.name)

@@ -202,7 +202,7 @@ def _status(run_id: str, decided: Decided, attempts: Attempts) -> RunStatus:
     """Return a run's status by ledger and journals alone."""
     ends = {number: one.outcome for number, one in attempts.items() if number}
     state, number = state_of(decided, ends)
-    known: dict[str, Any] = {"frames": None if number else decided.prefix}
+    known: dict[str, Any] = asdict(decided.prefix) if decided.prefix and not number else {}
     known |= attempts[number].details() | figures(attempts, number) if number in attempts else {}
     status = RunStatus(
         run_id, state, number, forgiven=decided.forgiven, more_memory=decided.more_memory, **known

@@ -130,7 +130,7 @@ def _train(argv: list[str], start: Path, minutes: float | None, context: RunCont
             **_remarks(inbox, context),
         },
         code=trace.result(),
-        state=tuple(context.kept[-1:]),
+        final_state=tuple(context.kept[-1:]),
     )
 
 

@@ -255,7 +255,7 @@ def _manifest(context: RunContext, outcome: Outcome) -> dict[Path, bool]:
     optional = {path: False for path in extras if path.exists()}
     chain = context.run_dir.chain(attempt.number)
     metrics = {context.run_dir.attempt(piece.attempt).metrics: True for piece in chain}
-    optional |= dict.fromkeys(outcome.state, False)
+    optional |= dict.fromkeys(outcome.final_state, False)
     return optional | dict.fromkeys(context.kept[-1:], True) | dict(outcome.files) | metrics
 
 
@@ -296,7 +296,7 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
         "cores": len(launch.slot.cores) * (1 + len(launch.members)),
         **_memory(context),
         "speed": plain(throughput(piece.rows for piece in chain if piece.attempt)),
-        "state": [path.relative_to(context.run_dir.path).as_posix() for path in outcome.state],
+        "final_state": [path.relative_to(context.run_dir.path).as_posix() for path in outcome.final_state],
         **({"prefix": plain(prefix)} if prefix else {}),
         **result_figures.learned(context.rows, spec.returns),
         **outcome.extra,

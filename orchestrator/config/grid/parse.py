@@ -111,8 +111,8 @@ SECTIONS: Mapping[str, str] = {
         "skipped there, with the reason."
     ),
     "length": (
-        "For `command`: the key that only says when a run ends, such as `steps`. Runs then go on from finished "
-        "ones that differ in a lower value of it alone. Other trainers know theirs."
+        "For `command`: the key that only says when a run ends, such as `steps`. Runs then go on from "
+        "finished ones that differ in a lower value of it alone. Other trainers know theirs."
     ),
     "keep": (
         "`state`, the default: the last checkpoint of a finished run holds all that a longer run needs to go "

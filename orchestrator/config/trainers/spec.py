@@ -105,7 +105,7 @@ class TrainerSpec:
         return (*self.frames, *self.iterations)
 
     def bound_to_length(self, config: Mapping[str, Any]) -> str:  # noqa: ARG002
-        """Return why a run of this composed configuration does not begin like a longer one; empty if it does."""
+        """Return why a run of this composed ``config`` is no beginning of a longer one; empty if it is."""
         return ""
 
     def usual_frames(self, run: Run) -> int | None:  # noqa: ARG002

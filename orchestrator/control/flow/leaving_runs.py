@@ -10,10 +10,12 @@ from typing import Any
 
 from orchestrator.config.grid.model import bare_key, same_value
 from orchestrator.config.yaml_files.nodes import Entries, YamlFile, read_nodes
+from orchestrator.control.prefixes import find_prefixes
+from orchestrator.control.submit import unbegun
 from orchestrator.core.errors import DamagedFileError, PlacedError
 from orchestrator.core.formatting import count, listed
 from orchestrator.core.types import Sweep
-from orchestrator.rundir import SweepDir
+from orchestrator.rundir import IndexRow, SweepDir
 from orchestrator.rundir.copy_origin import read_copy
 
 _MOST_NAMED = 4
@@ -50,26 +52,30 @@ class LeavingRuns:
 
 
 def leaving_runs(sweep: Sweep, sweep_dir: SweepDir) -> LeavingRuns | None:
-    """Return the finished runs of the latest grid that this sweep lacks; ``None`` without any.
+    """Return the finished runs of the latest grid that this sweep does not need; ``None`` without any.
 
     A copied sweep has none: nothing is submitted there.
     """
     if read_copy(sweep_dir.path) is not None:
         return None
-    gone: list[Mapping[str, Any]] = []
+    gone: list[IndexRow] = []
     with contextlib.suppress(DamagedFileError):
         gone = [
-            row.point
+            row
             for row in sweep_dir.read_index()
             if row.in_grid
             and row.run_id not in sweep.points
             and sweep_dir.run_to_read(row.run_id).has_result()
         ]
+    if gone:  # those that longer runs go on from are wanted as they are
+        longer = find_prefixes(sweep, sweep_dir, unbegun(sweep, sweep_dir).seen).found.values()
+        begun = {one.run.run_id for one in longer}
+        gone = [row for row in gone if row.run_id not in begun]
     if not gone:
         return None
     former = sweep_dir.latest_grid()
     sections = {**_sections(former[1] if former else ""), **_sections(sweep.grid_text)}
-    return LeavingRuns(len(gone), _differing(gone, [*sweep.points.values()], sections))
+    return LeavingRuns(len(gone), _differing([row.point for row in gone], [*sweep.points.values()], sections))
 
 
 def _sections(grid_text: str) -> dict[str, str]:

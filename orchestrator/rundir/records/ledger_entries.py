@@ -93,8 +93,16 @@ class DecisionEntry(LedgerEntry, Generic[T]):
     runs: Mapping[str, T]
 
 
-class PrefixEntry(DecisionEntry[Int64]):
-    """Runs that begin with a shorter one's final state, each with the frames of that."""
+@dataclass(frozen=True)
+class Beginning:
+    """The frames of the shorter run that a run goes on from, and those at the end."""
+
+    frames: Int64
+    total: Int64
+
+
+class PrefixEntry(DecisionEntry[Beginning]):
+    """Runs that go on from finished shorter ones."""
 
     kind = "prefix"
 

@@ -48,7 +48,7 @@ class HostFacts(msgspec.Struct, frozen=True):
 class Result(msgspec.Struct, frozen=True):
     """A result. Times are in seconds, ``started`` and ``ended`` since the epoch.
 
-    ``state``: the files, by their paths in the run's folder, from which a longer run can go on.
+    ``final_state``: the files, by their paths in the run's folder, from which a longer run can go on.
     ``wall_time``: of training. ``seconds``: of the last attempt, by a clock that never jumps. ``fields``:
     everything in the file, as columns of tables show it.
     """
@@ -68,7 +68,7 @@ class Result(msgspec.Struct, frozen=True):
     code_id: str | None = None
     code_ids: tuple[str, ...] = ()
     remark: str = ""
-    state: tuple[str, ...] = ()
+    final_state: tuple[str, ...] = ()
     fields: Mapping[str, Any] = {}
 
     @classmethod

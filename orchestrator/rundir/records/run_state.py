@@ -17,6 +17,7 @@ from typing import Any
 
 from orchestrator.core.types import RunState
 from orchestrator.rundir.records.ledger_entries import (
+    Beginning,
     CancelEntry,
     DecisionEntry,
     EndedEntry,
@@ -43,7 +44,7 @@ class Decided:
     that; ``lost``: the newest one that lost its result. ``found``, ``failed``: ends that no journal records.
     ``skipped``: why the latest submission that names the run skips it. ``again``: the number of the latest
     retry; ``elsewhere``: of the latest after which jobs submitted before leave the run alone. Numbers are 0
-    without one. ``prefix``: the frames of the shorter run that the run begins with.
+    without one. ``prefix``: what the run need not train.
     """
 
     forgiven: int = 0
@@ -56,7 +57,7 @@ class Decided:
     more_memory: bool = False
     again: int = 0
     elsewhere: int = 0
-    prefix: int | None = None
+    prefix: Beginning | None = None
 
     def after(self, entry: LedgerEntry, about: Any) -> Decided:
         """Return the decisions after the next entry; ``about``: its value for the run."""

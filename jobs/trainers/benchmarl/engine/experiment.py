@@ -150,7 +150,7 @@ class ResumableExperiment(Experiment):
             exactness=self.exactness,
             config=self.composed.plain,
             files=((final, True),),
-            state=self._final,
+            final_state=self._final,
             evaluation=UsualEvaluation(
                 self.composed.task_name,
                 self.composed.experiment.evaluation_episodes,

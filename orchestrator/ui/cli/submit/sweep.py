@@ -165,7 +165,7 @@ def _parted(first: str | None, others: list[str]) -> tuple[str | None, list[str]
 def _print_plan(planned: Mapping[str, Any], sweep: Sweep, as_json: bool) -> None:
     if as_json:
         jobs = [{**job, "script": array["script"]} for array in planned["arrays"] for job in array["jobs"]]
-        about = {"skipped": planned["skipped"], "notes": planned.get("notes", [])}
+        about = {name: planned.get(name, []) for name in ("skipped", "reused", "notes")}
         print_json({"sweep": sweep.name, "jobs": jobs, **about})
     else:
         _show_plan(planned, sweep)
@@ -188,6 +188,8 @@ def _show_plan(planned: Mapping[str, Any], sweep: Sweep) -> None:
         )
         typer.echo(array["script"])
         _echo_runs({run_id: points[run_id] for run_id in array["run_ids"]})
+    for line in planned.get("reused", []):
+        typer.echo(line)
     for run_id, why in planned["skipped"].items():
         typer.echo(f"skipped {run_id}: {why}")
     if planned["waiting"]:
