@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.rundir import descriptions, index, run, sweep
+from orchestrator.rundir.copies import prefix
 from orchestrator.rundir.records import journal
 
 
@@ -42,7 +43,7 @@ class Executioner:
         return watched
 
     def watch_writes(self) -> None:
-        for module in (sweep, index, descriptions, run, journal):
+        for module in (sweep, index, descriptions, run, journal, prefix):
             for name in {"write_atomic", "write_exclusive"} & set(vars(module)):
                 setattr(module, name, self.watch(getattr(module, name), what))
 
@@ -52,7 +53,10 @@ def what(arguments: tuple[Any, ...]) -> str:
     path: Path = arguments[0]
     names = {"grids": "grid", "journals": "journal", "scripts": "script"}
     names |= {name: name for name in ("ledger", "descriptions")}
-    return names.get(path.parent.name) or {"index.tsv": "index", "run.json": "description"}[path.name]
+    return (
+        names.get(path.parent.name)
+        or {"index.tsv": "index", "run.json": "description", "prefix.json": "prefix"}[path.name]
+    )
 
 
 def main() -> None:

@@ -17,9 +17,7 @@ from jobs.training.plain_data import read_plain_data, write_plain_data
 from jobs.training.processes.life import Life
 from jobs.training.processes.ranks import Ranks
 from jobs.training.processes.run_memory import RunMemory
-from jobs.training.records.provenance import other_bits
 from orchestrator.config.program.identity import ProgramFiles
-from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import PluginSource, Run
 from orchestrator.planning.throughput.measure import Window, rate
@@ -36,7 +34,6 @@ from orchestrator.rundir import (
 )
 from orchestrator.rundir.files.atomic import storage_errors, temporary_name
 from orchestrator.rundir.files.file_server import persist
-from orchestrator.rundir.prefix import prefix_of
 
 # How an interrupted run relates to one left alone: equal; not equal, but continued from its last checkpoint;
 # equal because environments restart at fixed points. The last one where nothing is declared.
@@ -108,8 +105,9 @@ class RunContext:
     part of the result. ``stop_signal``: the name of the stop signal, empty before one came. ``memory``: that
     of the run's processes; ``life``: their signs of life. ``ranks``: those on the other nodes, which the
     trainer starts. ``plugins``: those of the sweep, which are loaded. ``program``: the files of the program
-    that the trainer starts, as they were at the run's start. ``total``: the frames at the end of the
-    run as it declared them; a run that ends before is not done.
+    that the trainer starts, as they were at the run's start. ``other_bits``: what differs here from what
+    trained the shorter run that this one begins with, and may change its bits. ``total``: the frames at the
+    end of the run as it declared them; a run that ends before is not done.
     """
 
     polls_stopping = False
@@ -130,6 +128,7 @@ class RunContext:
         self.memory, self.life, self.ranks = RunMemory(), Life(), Ranks()
         self.plugins: tuple[PluginSource, ...] = ()
         self.program: ProgramFiles | None = None
+        self.other_bits = ""
         self.stop_signal = ""
         self._iteration_began = self._logged = time.monotonic()
         self._iteration_seconds: float | None = None
@@ -157,13 +156,12 @@ class RunContext:
     def candidates(self) -> list[CheckpointFile]:
         """List checkpoints of earlier attempts, the most advanced first; take the first that is whole.
 
-        That of a shorter run, which this one begins with, counts only where the same bits are trained.
+        With ``other_bits`` that of a shorter run, which this one begins with, does not count.
         """
         found = self.run_dir.checkpoints(below=self.attempt.number)
-        prefix = prefix_of(self.run_dir)
-        if prefix is None or not (why := other_bits(prefix, get_trainer(self.run.trainer), self.run)):
+        if not self.other_bits or all(file.attempt for file in found):
             return found
-        sys.stderr.write(f"warning: the shorter run {prefix.run_id} is no beginning of this one: {why}\n")
+        sys.stderr.write(f"warning: the finished shorter run is no beginning here: {self.other_bits}\n")
         return [file for file in found if file.attempt]
 
     def begin(self, resumed_from: ResumePoint | None, *, row_at_checkpoint: bool = True) -> list[Row]:

@@ -39,6 +39,7 @@ DROPPABLE: Mapping[str, str] = {
     "tensorboard": "TensorBoard's event files",
     "wandb": "uploaded W&B logs",
     "policies": "policies kept in training",
+    "state": "replay memories of finished runs",
     OUTSIDE: "checkpoints of runs outside the grid",
     WORK: "working folders of finished programs",
 }

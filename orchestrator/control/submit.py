@@ -20,7 +20,7 @@ from orchestrator.control.poll import (
     poll_sweep,
     settle_submissions,
 )
-from orchestrator.control.prefixes import NONE, Prefixes, find_prefixes, place_prefixes
+from orchestrator.control.reuse.prefixes import NONE, Prefixes, find_prefixes, place_prefixes
 from orchestrator.control.staleness import with_stale
 from orchestrator.control.submission import Submission, scripts_of, without
 from orchestrator.core.errors import DamagedFileError

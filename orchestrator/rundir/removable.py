@@ -22,9 +22,9 @@ from orchestrator.rundir.records.result import Result
 from orchestrator.rundir.run import ATTEMPTS, RunDir
 from orchestrator.rundir.sweep import COMPARISON, GRIDS, LEDGER, SweepDir
 
-CHECKPOINTS, POLICIES = "checkpoints", "policies"
+CHECKPOINTS, POLICIES, STATE = "checkpoints", "policies", "state"
 # The kinds of files without which a finished run's result is still whole.
-OPTIONAL_KINDS = ("tensorboard", "wandb", POLICIES)
+OPTIONAL_KINDS = ("tensorboard", "wandb", POLICIES, STATE)
 # Paths that a run writes in its folder, less its records.
 _WRITTEN = re.compile(
     rf"{ATTEMPTS}/[0-9]+/("
@@ -63,7 +63,8 @@ def listed_files(run: RunDir, result: Result) -> dict[str, list[Path]]:
     """
     found: dict[str, list[Path]] = {}
     for item in result.manifest:
-        kind = _kind(item.path)
+        is_state = item.path in result.final_state and not item.required
+        kind = STATE if is_state else _kind(item.path)
         known = kind == CHECKPOINTS or (kind in OPTIONAL_KINDS and not item.required)
         if kind is not None and known and plain_size(run.path, item.path) is not None:
             found.setdefault(kind, []).append(run.path / item.path)

@@ -23,7 +23,7 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.machine import hardware
 from orchestrator.core.types import Run
 from orchestrator.rundir import CodeDir, results_among
-from orchestrator.rundir.prefix import Prefix
+from orchestrator.rundir.copies.prefix import Prefix
 
 # The scheduler's name of the machine, set by a worker for all that it starts.
 NODE_VARIABLE = "ORCHESTRATE_NODE"
@@ -70,11 +70,13 @@ def versions(spec: TrainerSpec, run: Run | None = None) -> dict[str, str]:
     }
 
 
-def other_bits(prefix: Prefix, spec: TrainerSpec, run: Run) -> str:
+def other_bits(prefix: Prefix | None, spec: TrainerSpec, run: Run) -> str:
     """Return what differs here from what trained a prefix, and may change the bits; empty if nothing does.
 
     The packages of a program are unknown before it runs.
     """
+    if prefix is None:
+        return ""
     now = {} if spec.runs_program else versions(spec, run)
     now = {name: text for name, text in now.items() if name != "orchestrate"}
     was = dict(prefix.versions or {})

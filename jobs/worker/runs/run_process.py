@@ -52,8 +52,8 @@ from orchestrator.core.records import plain
 from orchestrator.core.types import PluginSource, Reason, RunState
 from orchestrator.planning.throughput.measure import throughput
 from orchestrator.rundir import AttemptDir, Claim, End, Lease, SweepDir, check_writable, tidy_finished
+from orchestrator.rundir.copies.prefix import prefix_of
 from orchestrator.rundir.files.plain_files import open_descriptor
-from orchestrator.rundir.prefix import prefix_of
 from orchestrator.rundir.records.run_state import decisions_in
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -144,6 +144,7 @@ def _run(launch: Launch) -> int:
     context.memory, context.life = launch.memory, launch.life
     context.ranks, context.plugins = Ranks(launch.members), spec.plugins
     context.program = launch.code.program
+    context.other_bits = provenance.other_bits(prefix_of(run_dir), spec, run)
     context.keep_lease()  # before the stop signals are unblocked: its thread never gets one
     end = _train(launch, context, spec)
     if end.outcome is RunState.INTERRUPTED:  # at other ends the run is done, or failed

@@ -14,10 +14,9 @@ from orchestrator.config.grid.hydra_sweeps import SweepTextError
 from orchestrator.config.grid.loggers import read_loggers, read_metrics
 from orchestrator.config.grid.model import Axis, Exclusion, Grid
 from orchestrator.config.grid.other_programs import section_hint
-from orchestrator.config.grid.plugins import read_plugins
+from orchestrator.config.grid.other_sections import read_keep, read_length, read_plugins
 from orchestrator.config.grid.points import read_exclude, read_include, refuse_empty
 from orchestrator.config.grid.resources import OTHER_NAMES, RESOURCES, read_resources
-from orchestrator.config.grid.reuse import read_keep, read_length
 from orchestrator.config.grid.rules import read_rules
 from orchestrator.config.grid.values import Keys, one_value, several_values
 from orchestrator.config.trainers import TrainerSpec, get_trainer, trainer_names

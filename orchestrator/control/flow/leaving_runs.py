@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.config.grid.model import bare_key, same_value
 from orchestrator.config.yaml_files.nodes import Entries, YamlFile, read_nodes
-from orchestrator.control.prefixes import find_prefixes
+from orchestrator.control.reuse.prefixes import find_prefixes
 from orchestrator.control.submit import unbegun
 from orchestrator.core.errors import DamagedFileError, PlacedError
 from orchestrator.core.formatting import count, listed

@@ -33,7 +33,7 @@ def clean(
         typer.Option(
             "--drop",
             metavar="KINDS",
-            help="Also of finished runs: tensorboard,wandb,policies,work; and outside-grid.",
+            help="Also of finished runs: tensorboard,wandb,policies,state,work; and outside-grid.",
         ),
     ] = None,
     older_than: Annotated[

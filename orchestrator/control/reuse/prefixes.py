@@ -18,10 +18,12 @@ from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import count, millions
 from orchestrator.core.types import Run, RunState, Sweep, Value, run_identity
 from orchestrator.rundir import IndexRow, Result, RunDir, SweepDir, sweeps
-from orchestrator.rundir.prefix import Prefix, place_prefix
+from orchestrator.rundir.copies.prefix import Prefix, place_prefix
 from orchestrator.rundir.records.ledger_entries import Beginning, PrefixEntry
 from orchestrator.status.survey import Survey
 
+# With these an interrupted run equals one left alone, so that a shorter one can be a beginning.
+_GOES_ON = ("exact", "reset")
 _BEGINS = (RunState.PENDING, RunState.SKIPPED)
 
 
@@ -187,7 +189,7 @@ class _Finder:
             return f"write `length: {length}` if nothing of the program but its end depends on it"
         if why := self._spec.bound_to_length(result.fields["config"]):
             return why
-        if (exactness := result.fields.get("exactness")) != "exact":
+        if (exactness := result.fields.get("exactness")) not in _GOES_ON:
             return f"their exactness is {exactness!r}, and only exact runs go on bit for bit"
         if not self._is_todays(described, result):
             return "they were trained by other code"

@@ -1,13 +1,15 @@
-"""Parse the section `plugins`: packages with tasks, models and algorithms for the trainer."""
+"""Parse the sections `plugins`, `length` and `keep`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
+from orchestrator.config.grid.model import bare_key
 from orchestrator.config.trainers import TrainerSpec
-from orchestrator.config.yaml_files.nodes import Node, YamlFile, kind, texts
-from orchestrator.core.types import PluginSource
+from orchestrator.config.yaml_files.nodes import Node, Scalar, YamlFile, did_you_mean, kind, texts
+from orchestrator.core.types import KEPT, PluginSource
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _INSTALLED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -31,6 +33,29 @@ def read_plugins(node: Node | None, spec: TrainerSpec, source: YamlFile) -> tupl
             raise source.error(item.at, f"plugins: found {plugin.name} twice", "remove or rename one of them")
         plugins[plugin.name] = plugin
     return tuple(plugins.values())
+
+
+def read_length(node: Node | None, keys: Iterable[str], spec: TrainerSpec, source: YamlFile) -> str:
+    """Parse the key of a program's length; empty without one. Raises :class:`GridError`."""
+    if node is None:
+        return ""
+    if not spec.runs_program:
+        what = f"length: the section is for programs of the trainer command, not for {spec.name}"
+        raise source.error(node.at, what, f"leave it out: {spec.name} has {', '.join(spec.length_keys)}")
+    known = sorted(map(bare_key, keys))
+    if not isinstance(node, Scalar) or node.value not in known:
+        hint = did_you_mean(str(getattr(node, "value", "")), known) or "such as length: steps"
+        raise source.unexpected("length", node, f"a key of the runs: {', '.join(known)}", hint)
+    return str(node.value)
+
+
+def read_keep(node: Node | None, source: YamlFile) -> str:
+    """Parse what stays of a finished run's last checkpoint. Raises :class:`GridError`."""
+    if node is None:
+        return KEPT[0]
+    if not isinstance(node, Scalar) or node.value not in KEPT:
+        raise source.unexpected("keep", node, " or ".join(KEPT), "keep: state is the default")
+    return str(node.value)
 
 
 def _plugin(text: str, item: Node, source: YamlFile) -> PluginSource:

@@ -25,6 +25,8 @@ from orchestrator.rundir.files.placed import written_files
 from orchestrator.rundir.records.result import Result
 from orchestrator.rundir.run import RunDir
 
+_DRAFT = ".0.tmp"
+
 
 @dataclass(frozen=True)
 class Prefix:
@@ -71,16 +73,17 @@ def prefix_of(run: RunDir) -> Prefix | None:
 def place_prefix(run: RunDir, source: RunDir, prefix: Prefix) -> None:
     """Make the final state of ``source`` the run's attempt 0, whole or not at all.
 
-    For a run without attempts. Files are hard links where possible: no run changes them. Those that a program
-    wrote in its working folder are copies, as it may append to them. Raises :class:`DamagedFileError` and
-    ``StorageError``.
+    For a run without attempts; call under the sweep's lock. Files are hard links where possible: no run
+    changes them. Those that a program wrote in its working folder are copies, as it may append to them.
+    Raises :class:`DamagedFileError` and ``StorageError``.
     """
     whole, result = run.attempt(0), source.result()
+    draft = whole.path.with_name(_DRAFT)
+    shutil.rmtree(draft, ignore_errors=True)  # of a killed command
     if whole.prefix_path.exists() or result is None:
         return
     for path in written_files(source.work):
         _copy(path, run.work / path.relative_to(source.work))
-    draft = temporary_name(whole.path)
     attempt = AttemptDir(draft / whole.path.name)
     with storage_errors(draft):
         attempt.path.mkdir(parents=True)

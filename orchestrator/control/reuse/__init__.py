@@ -1,0 +1,1 @@
+"""What runs to do need not train: the final states of shorter runs."""
