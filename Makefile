@@ -53,7 +53,7 @@ coverage:  ## the lines that `make test-fast` reaches, without those of processe
 
 test:  ## all tests but the nightly ones; installs Debian's packages for them where it may
 	$(call prepare,install)
-	$(BIN)/pytest --numprocesses 5 $(ARGS)
+	$(BIN)/pytest --numprocesses 6 $(ARGS)
 
 test-nightly:  ## tests that repeat a promise over many cases; CI draws a tenth of them for each commit
 	$(call prepare,install)
