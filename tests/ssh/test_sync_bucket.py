@@ -58,15 +58,15 @@ def there(bucket: BucketServer, tmp_path: Path) -> SweepDir:
 
 def put(bucket: BucketServer, sweep: SweepDir, part: int | None = None) -> None:
     """As a job's store puts it; in parts of so many bytes."""
-    from boto3.s3.transfer import TransferConfig
+    from boto3.s3.transfer import S3Transfer, TransferConfig
 
     config = TransferConfig(multipart_threshold=part, multipart_chunksize=part) if part else TransferConfig()
-    client = bucket.client()
-    for path in sorted(sweep.path.rglob("*")):
-        if path.is_file():
-            key = f"some/folder/{path.relative_to(sweep.results)}"
-            about = {"Metadata": {"mtime": f"{path.stat().st_mtime:.6f}"}}
-            client.upload_file(str(path), BUCKET, key, ExtraArgs=about, Config=config)
+    with S3Transfer(bucket.client(), config) as transfer:  # one for all files: each starts threads of its own
+        for path in sorted(sweep.path.rglob("*")):
+            if path.is_file():
+                key = f"some/folder/{path.relative_to(sweep.results)}"
+                about = {"Metadata": {"mtime": f"{path.stat().st_mtime:.6f}"}}
+                transfer.upload_file(str(path), BUCKET, key, extra_args=about)
 
 
 def bring(home: Path, options: SyncOptions | None = None, dry: bool = False) -> SyncReport:

@@ -80,6 +80,10 @@ DRAWS: dict[str, Draw] = {
 }
 
 
+@pytest.mark.nightly(
+    but=[f"normal-sizes{case}" for case in ("0-1-50", "4-3-200", "10-1-100")]
+    + ["solved or failed-sizes7-1-100"]
+)
 @pytest.mark.parametrize(
     ("returns", "sizes", "tasks", "pages"),
     [
@@ -107,6 +111,7 @@ def test_equal_variants_are_seldom_told_apart(returns: str, sizes: list[int], ta
     assert false_pages(page, pages, lambda *_: True) <= (most(pages) if max(sizes) >= FEW_SEEDS else 0)
 
 
+@pytest.mark.nightly(but=["levels0"])
 @pytest.mark.parametrize("levels", [(0, 0, -1, -1), (0, 0, -1, -1, -1), (1, 0, 0, 0, 0), (0, 0, 0, 0, -1)])
 def test_equals_beside_others_are_seldom_told_apart(levels: tuple[int, ...]) -> None:
     """Variants that do differ, by ten deviations here, leave no more errors among those that do not."""
@@ -145,6 +150,7 @@ def test_variants_of_unequal_spread_are_not_much_oftener_told_apart(sizes: list[
     assert false_pages(page, pages, lambda *_: True) <= binom.ppf(0.999, pages, limit)
 
 
+@pytest.mark.nightly(but=["1-0.4"])
 @pytest.mark.parametrize(("tasks", "least"), [(1, 0.4), (4, 0.12)])
 def test_a_leader_by_one_and_a_half_deviations_is_often_found(tasks: int, least: float) -> None:
     """One of five variants with ten seeds, on the card of its first task."""
