@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import chain
 
-from orchestrator.config.profiles import Profile, find_profile, profile_names
+from orchestrator.config.grid.other_sections import read_library
+from orchestrator.config.profiles import Profile, find_profile, own_folder, profile_names
+from orchestrator.config.yaml_files.nodes import Entries, YamlFile, read_nodes
+from orchestrator.config.yaml_files.text import read_text
 from orchestrator.core.errors import NotFoundError, OrchestrateError
 from orchestrator.core.machine.ssh import Host, failure
 
@@ -54,6 +58,19 @@ def parse_place(text: str) -> TreeLocation:
         folders = (f"{profile.folder}/results",) if profile.ssh is not None else ()
         return TreeLocation(text, profile.ssh, folders, profile)
     return TreeLocation(text, Host(text).name, _USUAL)
+
+
+def libraries_of_user() -> tuple[str, ...]:
+    """Return the results trees that the user's settings name as libraries. Raises :class:`GridError`."""
+    path = own_folder().parent / "settings.yaml"
+    if not path.exists():
+        return ()
+    source = YamlFile(str(path))
+    root = read_nodes(read_text(path, source, str), source)
+    entries = root.entries if isinstance(root, Entries) else ()
+    if not isinstance(root, Entries) or any(one.key != "library" for one in entries):
+        raise source.error(root.at, "expected the key library alone", "such as library: [/lab/results]")
+    return tuple(chain.from_iterable(read_library(one.node, source) for one in entries))
 
 
 def tree_there(host: Host, place: TreeLocation) -> str:

@@ -49,6 +49,7 @@ _SECTIONS: Mapping[str, Schema] = {
     "compare": {"type": "boolean"},
     "resources": _OBJECT,
     "length": _TEXT,
+    "library": _TEXT_OR_TEXTS,
     "keep": {"enum": list(KEPT)},
     "notify": _WORDS,
 }

@@ -86,6 +86,7 @@ def runs_of(grid: Grid, ledger: Iterable[LedgerEntry] = (), former: SweepDir | N
         notify=grid.notify,
         labels=grid.labels,
         length=grid.length,
+        library=grid.library,
     )
 
 

@@ -20,11 +20,20 @@ from orchestrator.control.poll import (
     poll_sweep,
     settle_submissions,
 )
-from orchestrator.control.reuse.prefixes import NONE, Prefixes, find_prefixes, place_prefixes
+from orchestrator.control.reuse.reuse import NOTHING, Reuse, find_reuse
 from orchestrator.control.staleness import with_stale
 from orchestrator.control.submission import Submission, scripts_of, without
 from orchestrator.core.errors import DamagedFileError
-from orchestrator.core.types import Capacity, Plan, Run, RunState, Sweep, TargetAssignment, number_of
+from orchestrator.core.types import (
+    Capacity,
+    Plan,
+    ReuseOption,
+    Run,
+    RunState,
+    Sweep,
+    TargetAssignment,
+    number_of,
+)
 from orchestrator.planning.auto_retry import second_chances
 from orchestrator.planning.budget import BudgetedPlan, reckon
 from orchestrator.planning.estimate import where_at
@@ -82,7 +91,7 @@ class SweepState:
 
     ``told``: the states by journals and backends; ``found``: what run folders hold; ``seen``: the states by
     both. ``chances``: failed runs to train again, if that is decided for several targets at once.
-    ``prefixes``: what runs that have not begun need not train.
+    ``reuse``: what runs need not train; ``seen`` has it in place.
     """
 
     sweep: Sweep
@@ -91,7 +100,7 @@ class SweepState:
     found: Mapping[str, RunEvidence]
     seen: Survey
     chances: Sequence[AttemptsEntry] | None = None
-    prefixes: Prefixes = NONE
+    reuse: Reuse = NOTHING
 
     def with_chances(self, chances: Sequence[AttemptsEntry]) -> SweepState:
         """Return the state in which these failed runs are trained again."""
@@ -119,14 +128,19 @@ class SweepState:
         return replace(self, told=seen, found={}, seen=seen, chances=())
 
 
-def inspect_sweep(sweep: Sweep, sweep_dir: SweepDir) -> SweepState:
-    """Read the state of the sweep's runs. Writes nothing."""
+def inspect_sweep(
+    sweep: Sweep, sweep_dir: SweepDir, reuse: ReuseOption | None = None, code: FrozenCode | None = None
+) -> SweepState:
+    """Read the state of the sweep's runs, and find what they need not train. Writes nothing.
+
+    ``code`` as for :func:`submit_checked`.
+    """
     require_own(sweep_dir)
     told = poll_sweep(sweep_dir, rows_of(sweep, sweep_dir))
     found = inspect(sweep_dir, told.statuses)
     seen = correct(told, found, sweep_dir)
-    prefixes = find_prefixes(sweep, sweep_dir, seen)
-    return SweepState(sweep, sweep_dir, told, found, prefixes.applied(seen), prefixes=prefixes)
+    reusable = find_reuse(sweep, sweep_dir, seen, reuse, code.cwd if code else None)
+    return SweepState(sweep, sweep_dir, told, found, reusable.applied(seen), reuse=reusable)
 
 
 def unbegun(sweep: Sweep, sweep_dir: SweepDir) -> SweepState:
@@ -149,7 +163,8 @@ class SubmissionPlan:
     @property
     def reused(self) -> tuple[str, ...]:
         """What its runs need not train, and why others must; a line each."""
-        return tuple(self.state.prefixes.notes(dict.fromkeys((*self.plan.run_ids, *self.plan.waiting))))
+        planned = dict.fromkeys((*self.plan.run_ids, *self.plan.waiting))
+        return self.state.reuse.notes(len(self.state.sweep.runs), planned)
 
 
 @dataclass(frozen=True)
@@ -250,7 +265,7 @@ def submit_checked(
     state = prospect.state
     with _deciding(state.sweep_dir):
         if settle_submissions(state.sweep_dir) or state.seen.ledger != state.sweep_dir.read_ledger():
-            state = inspect_sweep(state.sweep, state.sweep_dir)
+            state = inspect_sweep(state.sweep, state.sweep_dir, prospect.options.reuse, code)
             if prospect.assignment is not None:  # second chances are given by all targets together
                 state = state.with_chances(())
             prospect = plan_sweep(state, backend.capacity(), prospect.options, prospect.assignment)
@@ -285,7 +300,7 @@ def _submit(
     grid = record(state.sweep, sweep_dir) if define or latest is None else latest[0]
     notes = _record(prospect)
     plan = _describe_runs(prospect.plan, sweep_dir)
-    notes += tuple(place_prefixes(state.prefixes, plan.run_ids, sweep_dir))
+    notes += tuple(state.reuse.place(plan.run_ids, sweep_dir))
     ids: Mapping[str, str] = {}
     if plan.jobs or _new_skips(plan, seen):
         if not define:  # the checkout may have changed since

@@ -83,6 +83,17 @@ class Reason(enum.Enum):
 KEPT = ("state", "result")
 
 
+class ReuseOption(enum.StrEnum):
+    """Which finished runs of libraries count: those that would be trained alike here, by any code, or none.
+
+    With none, shorter runs of the tree itself do not count either.
+    """
+
+    EXACT = "exact"
+    ANY = "any"
+    NONE = "none"
+
+
 @dataclass(frozen=True)
 class Run:
     """One point of the matrix: one training to be completed.
@@ -189,6 +200,7 @@ class Sweep:
     ``positions``: line, column and file of a key; ``own_positions``: by run id, of keys from `for`.
     ``notify``: the command that sends messages.
     ``labels``: the grid's, which decide nothing. ``length``: the key that only says when a program ends.
+    ``library``: trees with finished runs, as users name them.
     """
 
     name: str
@@ -209,6 +221,7 @@ class Sweep:
     )
     notify: tuple[str, ...] = ()
     length: str = ""
+    library: tuple[str, ...] = ()
 
     @property
     def grid_options(self) -> list[str]:

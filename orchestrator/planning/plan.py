@@ -19,6 +19,7 @@ from orchestrator.core.types import (
     Plan,
     Reason,
     Resources,
+    ReuseOption,
     Run,
     RunState,
     Size,
@@ -46,6 +47,7 @@ class SubmitOptions:
     slots: int | None = None
     canary: bool = False
     budget: float | None = None
+    reuse: ReuseOption = ReuseOption.EXACT
 
     def __post_init__(self) -> None:
         if self.budget is not None and not self.budget >= 0:  # nor is what is not a number

@@ -85,7 +85,7 @@ class Grid:
     ``positions``: where each key is first written. ``merged``: its sections with those of the files that it
     ``extends`` and with its ``changes``, if there are any. ``notify``: the command that sends messages.
     ``labels`` decide nothing. ``length``: the key that only says when a program ends. ``keep``: one of
-    :data:`KEPT`.
+    :data:`KEPT`. ``library``: trees with finished runs, as users name them.
     """
 
     name: str
@@ -111,6 +111,7 @@ class Grid:
     labels: Mapping[str, Value] = field(default_factory=dict)
     length: str = ""
     keep: str = KEPT[0]
+    library: tuple[str, ...] = ()
 
     @property
     def keys(self) -> tuple[str, ...]:

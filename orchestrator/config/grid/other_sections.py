@@ -1,4 +1,4 @@
-"""Parse the sections `plugins`, `length` and `keep`."""
+"""Parse the sections `plugins`, `length`, `library` and `keep`."""
 
 from __future__ import annotations
 
@@ -47,6 +47,14 @@ def read_length(node: Node | None, keys: Iterable[str], spec: TrainerSpec, sourc
         hint = did_you_mean(str(getattr(node, "value", "")), known) or "such as length: steps"
         raise source.unexpected("length", node, f"a key of the runs: {', '.join(known)}", hint)
     return str(node.value)
+
+
+def read_library(node: Node | None, source: YamlFile) -> tuple[str, ...]:
+    """Parse the names of results trees. Raises :class:`GridError`."""
+    if node is None:
+        return ()
+    expected = "names of results trees", "such as library: [/lab/results, me@cluster:project/results]"
+    return tuple(text for text, _ in texts("library", node, source, *expected))
 
 
 def read_keep(node: Node | None, source: YamlFile) -> str:

@@ -14,7 +14,7 @@ from orchestrator.config.grid.hydra_sweeps import SweepTextError
 from orchestrator.config.grid.loggers import read_loggers, read_metrics
 from orchestrator.config.grid.model import Axis, Exclusion, Grid
 from orchestrator.config.grid.other_programs import section_hint
-from orchestrator.config.grid.other_sections import read_keep, read_length, read_plugins
+from orchestrator.config.grid.other_sections import read_keep, read_length, read_library, read_plugins
 from orchestrator.config.grid.points import read_exclude, read_include, refuse_empty
 from orchestrator.config.grid.resources import OTHER_NAMES, RESOURCES, read_resources
 from orchestrator.config.grid.rules import read_rules
@@ -117,6 +117,10 @@ SECTIONS: Mapping[str, str] = {
         "`state`, the default: the last checkpoint of a finished run holds all that a longer run needs to go "
         "on. `result`: only what was learned."
     ),
+    "library": (
+        "Results trees, one or a list: runs that are finished there are adopted, not trained. A folder, "
+        "`user@host:PATH`, a profile or `s3://BUCKET/FOLDER`; they are only read."
+    ),
     "notify": (
         "A command that sends a message when the sweep ends, when a first run fails, and when a budget is "
         "used up: the program and its arguments, with `{event}`, `{sweep}` and `{message}`."
@@ -177,6 +181,7 @@ def parse_grid(text: str, source: str, changes: Sequence[str] = ()) -> Grid:
         labels=_labels(sections.get("labels"), keys, place),
         length=read_length(_node(sections, "length"), keys.positions, spec, place),
         keep=read_keep(_node(sections, "keep"), place),
+        library=read_library(_node(sections, "library"), place),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.config.grid.model import bare_key, same_value
 from orchestrator.config.yaml_files.nodes import Entries, YamlFile, read_nodes
-from orchestrator.control.reuse.prefixes import find_prefixes
+from orchestrator.control.reuse.reuse import find_reuse
 from orchestrator.control.submit import unbegun
 from orchestrator.core.errors import DamagedFileError, PlacedError
 from orchestrator.core.formatting import count, listed
@@ -68,8 +68,8 @@ def leaving_runs(sweep: Sweep, sweep_dir: SweepDir) -> LeavingRuns | None:
             and sweep_dir.run_to_read(row.run_id).has_result()
         ]
     if gone:  # those that longer runs go on from are wanted as they are
-        longer = find_prefixes(sweep, sweep_dir, unbegun(sweep, sweep_dir).seen).found.values()
-        begun = {one.run.run_id for one in longer}
+        reuse = find_reuse(sweep, sweep_dir, unbegun(sweep, sweep_dir).seen)
+        begun = {one.run.run_id for one in reuse.prefixes.found.values()}
         gone = [row for row in gone if row.run_id not in begun]
     if not gone:
         return None

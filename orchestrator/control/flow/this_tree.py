@@ -54,7 +54,7 @@ class OwnTarget(Flow):
         self._settled: Survey | None = None
 
     def rehearse(self) -> Mapping[str, Any]:
-        state = submit.inspect_sweep(self.sweep, self.sweep_dir)
+        state = self._inspect()
         prospect, unasked = dry_run.plan_now(state, self._backend, self.options)
         warnings = dry_run.warnings_of(prospect.plan, self._code)
         return dry_run.rehearse(prospect, self._backend, unasked, warnings, self._code)
@@ -63,7 +63,7 @@ class OwnTarget(Flow):
         kept = delegate.take_back(self.sweep, self.sweep_dir) if self._take_back else {}
         exchange_with_instances(self.sweep_dir, self._tell, not_within=0, orphans=True)
         report_step("looking at what is done")
-        state, path = submit.inspect_sweep(self.sweep, self.sweep_dir), f"{self.sweep_dir.path}/"
+        state, path = self._inspect(), f"{self.sweep_dir.path}/"
         prospect = submit.plan_sweep(state, self._backend.capacity(ask=False), self.options)
         if submit.is_settled(prospect):
             notes = leave_queue(self.sweep_dir, prospect.state.seen)
@@ -92,6 +92,9 @@ class OwnTarget(Flow):
             problems=plan.problems,
             kept=kept,
         )
+
+    def _inspect(self) -> submit.SweepState:
+        return submit.inspect_sweep(self.sweep, self.sweep_dir, self.options.reuse, self._code)
 
     def _check(self, plan: Plan) -> None:
         warnings = check_plan(plan, self._code.cwd if self._code else None).require_passed()

@@ -76,7 +76,7 @@ class SharedTargets:
         ``define`` as for :meth:`submit`.
         """
         sweep = self.sweep if define else as_submitted(self.sweep, self.sweep_dir)
-        state = inspect_sweep(sweep, self.sweep_dir)
+        state = inspect_sweep(sweep, self.sweep_dir, self.options.reuse)
         state = state.with_chances(self.second_chances(state.seen))
         seen, seconds = fleet.present(self.sweep_dir, state.seen), dict[str, float]()
         if self.todo(seen):

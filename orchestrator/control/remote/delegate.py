@@ -85,6 +85,7 @@ class Delegation:
             *("sweep", "--delegated", *how),
             *(() if slots is None else ("--slots", str(slots))),
             *(("--canary",) if self.options.canary else ()),
+            *("--reuse", self.options.reuse.value),
             *(() if budget is None else ("--budget", str(budget))),
             *("--", *self.scheduler_options),
         ]

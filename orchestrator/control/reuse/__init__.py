@@ -1,1 +1,1 @@
-"""What runs to do need not train: the final states of shorter runs."""
+"""What runs to do need not train: results of libraries, and the final states of shorter runs."""

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.config.code.identity import code_id
 from orchestrator.config.grid.model import bare_key
-from orchestrator.config.program.identity import ProgramFiles, project_files
 from orchestrator.config.trainers import get_trainer
+from orchestrator.control.reuse.judge import Judge
+from orchestrator.control.reuse.library import Library, bring_all, own_tree
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import count, millions
 from orchestrator.core.types import Run, RunState, Sweep, Value, run_identity
-from orchestrator.rundir import IndexRow, Result, RunDir, SweepDir, sweeps
+from orchestrator.rundir import Result, RunDir, SweepDir
 from orchestrator.rundir.copies.prefix import Prefix, place_prefix
 from orchestrator.rundir.records.ledger_entries import Beginning, PrefixEntry
 from orchestrator.status.survey import Survey
@@ -31,6 +31,7 @@ _BEGINS = (RunState.PENDING, RunState.SKIPPED)
 class FoundPrefix:
     """The finished ``run`` that a longer one begins with. ``total``: the frames at the end of that."""
 
+    library: Library
     run: RunDir
     prefix: Prefix
     total: int
@@ -74,26 +75,27 @@ class Prefixes:
             yield f"{count(number, 'run')} {start} from nothing, though shorter ones are finished: {why}"
 
 
-NONE = Prefixes()
+def find_prefixes(
+    sweep: Sweep, sweep_dir: SweepDir, seen: Survey, judge: Judge, libraries: Sequence[Library] = ()
+) -> Prefixes:
+    """Find the longest usable prefix of each run that has not begun: in the sweep, the tree, then libraries.
 
-
-def find_prefixes(sweep: Sweep, sweep_dir: SweepDir, seen: Survey) -> Prefixes:
-    """Find the longest usable prefix of each run that has not begun: in the sweep, then in others here.
-
-    Reads results, and writes nothing.
+    Writes nothing to the tree.
     """
-    finder = _Finder(sweep, sweep_dir)
+    finder = _Finder(sweep, sweep_dir, judge, libraries)
     runs = {run.run_id: run for run in sweep.runs if finder.may_begin(run, seen)}
+    pairs = list(finder.pairs(runs)) if runs else []
+    bring_all((shorter.library, shorter.run) for _, _, shorter in pairs)
     found: dict[str, FoundPrefix] = {}
     why_not: dict[str, str] = {}
-    for run_id, longer, shorter in finder.pairs(runs):
+    for run_id, longer, shorter in pairs:
         if run_id not in found:
             usable = finder.judge(shorter)
             if isinstance(usable, str):
                 why_not.setdefault(run_id, usable)
             elif usable is not None:
-                source, prefix = usable
-                found[run_id] = FoundPrefix(source, prefix, round(prefix.frames * longer / shorter.length))
+                total = round(usable.frames * longer / shorter.length)
+                found[run_id] = FoundPrefix(shorter.library, shorter.run, usable, total)
     return Prefixes(found, {run_id: why for run_id, why in why_not.items() if run_id not in found})
 
 
@@ -102,35 +104,35 @@ def place_prefixes(prefixes: Prefixes, run_ids: Iterable[str], sweep_dir: SweepD
 
     Safe to kill and to repeat. Call under the sweep's lock, before the runs are submitted.
     """
+    begun = {run_id: prefixes.found[run_id] for run_id in run_ids if run_id in prefixes.found}
+    yield from bring_all(((one.library, one.run) for one in begun.values()), whole=True)
     placed = {}
-    for run_id in run_ids:
-        if (one := prefixes.found.get(run_id)) is not None:
-            try:
-                place_prefix(sweep_dir.run(run_id), one.run, one.prefix)
-                placed[run_id] = one.beginning
-            except (OrchestrateError, OSError) as error:
-                yield f"run {run_id} starts from nothing: {error}"
+    for run_id, one in begun.items():
+        try:
+            place_prefix(sweep_dir.run(run_id), one.run, one.prefix)
+            placed[run_id] = one.beginning
+        except (OrchestrateError, OSError) as error:
+            yield f"run {run_id} starts from nothing: {error}"
     if placed:
         sweep_dir.add_to_ledger(PrefixEntry(runs=placed))
 
 
 class _Shorter(NamedTuple):
-    """A run of a sweep that is shorter than one to do, and equal in all else that decides."""
+    """A run that is shorter than one to do, and equal in all else that decides."""
 
     length: float
-    sweep_dir: SweepDir
-    row: IndexRow
+    library: Library
+    run: RunDir
 
 
 class _Finder:
-    """Finds shorter runs, and judges them by the code of today."""
+    """Finds shorter runs, and judges them by the code and the machine of today."""
 
-    def __init__(self, sweep: Sweep, sweep_dir: SweepDir) -> None:
-        self._sweep, self._home = sweep, sweep_dir
+    def __init__(self, sweep: Sweep, sweep_dir: SweepDir, judge: Judge, libraries: Sequence[Library]) -> None:
+        self._sweep, self._home, self._judge, self._libraries = sweep, sweep_dir, judge, libraries
         self._spec = get_trainer(sweep.trainer).with_plugins(sweep.plugins)
         self._lengths = (sweep.length,) if sweep.length else self._spec.length_keys
-        self._known: dict[Path, tuple[RunDir, Prefix] | str | None] = {}
-        self._trainer_code: str | None = None
+        self._known: dict[Path, Prefix | str | None] = {}
 
     def may_begin(self, run: Run, seen: Survey) -> bool:
         """Return whether a run has not begun, not even with a prefix, and does not end by time."""
@@ -141,32 +143,35 @@ class _Finder:
     def pairs(self, runs: Mapping[str, Run]) -> Iterator[tuple[str, float, _Shorter]]:
         """Yield runs by id with their lengths, each with every shorter one, the longest first."""
         by_rest: dict[str, list[_Shorter]] = {}
-        for home in self._sweeps() if runs else ():
+        for library, home in self._homes():
             with suppress(DamagedFileError, OSError):
                 for row in home.read_index():
                     if row.run_id not in runs:
                         length, rest = self._split(row.point)
-                        by_rest.setdefault(rest, []).append(_Shorter(length, home, row))
+                        shorter = _Shorter(length, library, home.run_to_read(row.run_id))
+                        by_rest.setdefault(rest, []).append(shorter)
         for run_id, run in runs.items() if by_rest else ():
             length, rest = self._split(run.point)
-            shorter = [one for one in by_rest.get(rest, ()) if 0 < one.length < length]
-            yield from ((run_id, length, one) for one in sorted(shorter, key=lambda one: -one.length))
+            shorter_ones = [one for one in by_rest.get(rest, ()) if 0 < one.length < length]
+            for shorter in sorted(shorter_ones, key=lambda one: -one.length):  # stable: own ones first
+                yield run_id, length, shorter
 
-    def judge(self, shorter: _Shorter) -> tuple[RunDir, Prefix] | str | None:
+    def judge(self, shorter: _Shorter) -> Prefix | str | None:
         """Return the prefix that a run is, or why it is none; ``None`` if it is not finished."""
-        run = shorter.sweep_dir.run_to_read(shorter.row.run_id)
-        if run.path not in self._known:
+        if (path := shorter.run.path) not in self._known:
             try:
-                result = run.result()
-                self._known[run.path] = None if result is None else self._judged(run, result)
+                result = shorter.run.result()
+                self._known[path] = None if result is None else self._judged(shorter, result)
             except (DamagedFileError, FileNotFoundError) as error:
-                self._known[run.path] = str(error)
-        return self._known[run.path]
+                self._known[path] = str(error)
+        return self._known[path]
 
-    def _sweeps(self) -> Iterator[SweepDir]:
-        """Yield all sweeps of the tree, this one first: of equal runs its own is taken."""
-        yield self._home
-        yield from (one for one in sweeps(self._home.results) if one.name != self._home.name)
+    def _homes(self) -> Iterator[tuple[Library, SweepDir]]:
+        """Yield the sweep, the others of its tree, and those of the libraries."""
+        tree = own_tree(self._home.results)
+        yield tree, self._home
+        for library in (tree, *self._libraries):
+            yield from ((library, home) for home in library.sweeps() if home.path != self._home.path)
 
     def _split(self, point: Mapping[str, Value]) -> tuple[float, str]:
         """Return the length of a run, 0 without one, and a hash of all else that decides its result."""
@@ -180,33 +185,21 @@ class _Finder:
                 return value, run_identity(f"{self._spec.name} {length}", rest, seed, threads, target)
         return 0.0, ""
 
-    def _judged(self, run: RunDir, result: Result) -> tuple[RunDir, Prefix] | str | None:
-        described = run.description()
-        if described.trainer != self._spec.name:
+    def _judged(self, shorter: _Shorter, result: Result) -> Prefix | str | None:
+        run = shorter.run.description()
+        if run.trainer != self._spec.name:
             return None
         if self._spec.runs_program and not self._sweep.length:
-            length = next(key for key in self._lengths if key in described.overrides)
+            length = next(key for key in self._lengths if key in run.overrides)
             return f"write `length: {length}` if nothing of the program but its end depends on it"
         if why := self._spec.bound_to_length(result.fields["config"]):
             return why
         if (exactness := result.fields.get("exactness")) not in _GOES_ON:
             return f"their exactness is {exactness!r}, and only exact runs go on bit for bit"
-        if not self._is_todays(described, result):
-            return "they were trained by other code"
-        prefix = Prefix.of(run, result)
+        if why := self._judge.difference(run, result):
+            return f"they were {why}"
+        prefix = Prefix.of(shorter.run, result, shorter.library.text)
         if prefix is None:
             return "their last checkpoints hold only what was learned"
-        if not all((run.path / name).is_file() for name in result.final_state):
-            return "their last checkpoints were removed"
-        return run, prefix
-
-    def _is_todays(self, run: Run, result: Result) -> bool:
-        """Return whether today's code would train the run."""
-        if not self._spec.runs_program:
-            self._trainer_code = self._trainer_code or code_id(self._spec)
-            return set(result.code_ids or [result.code_id]) == {self._trainer_code}
-        files = project_files(Path.cwd(), [self._home.results.resolve()])
-        listed = ProgramFiles.from_json(result.fields.get("code_files"))
-        traced = listed is not None and result.fields.get("code_traced") is True
-        opened = frozenset(listed.files) if listed is not None and traced else None
-        return result.code_id is not None and files.program(run.point, opened).id == result.code_id
+        is_there = all((shorter.run.path / name).is_file() for name in result.final_state)
+        return prefix if is_there or shorter.library.source else "their last checkpoints were removed"

@@ -19,6 +19,12 @@ from pathlib import Path
 _NVIDIA_DRIVER = Path("/proc/driver/nvidia/gpus")
 _NUMBER = re.compile(r"[1-9][0-9]{0,18}")
 _NO_LIMIT = 1 << 60
+# The flags of a processor that PyTorch looks for, best first.
+_CAPABILITIES = {
+    "AVX512": {"avx512f", "avx512bw", "avx512vl", "avx512dq", "fma"},
+    "AVX2": {"avx2", "fma"},
+    "DEFAULT": set[str](),
+}
 # The request for an interface's address (`man 7 netdevice`), and the place of the address in the answer.
 _SIOCGIFADDR, _ADDRESS = 0x8915, slice(20, 24)
 _ANY_PORT = 9
@@ -135,6 +141,17 @@ def cpu_model() -> str:
         if name.strip() in ("model name", "Model", "cpu model"):
             return value.strip()
     return "unknown"
+
+
+def cpu_capability(root: Path = Path("/")) -> str | None:
+    """Return the instructions that PyTorch uses here, as it names them; ``None`` if that is unknown.
+
+    Results of different ones differ in bits. It is PyTorch's own rule, without loading it.
+    """
+    flags = next((line for line in _lines(root / "proc/cpuinfo") if line.startswith("flags")), "").split()
+    there = [name for name, needed in _CAPABILITIES.items() if flags and needed.issubset(flags)]
+    asked = os.environ.get("ATEN_CPU_CAPABILITY", "").upper()
+    return asked if asked in there else next(iter(there), None)
 
 
 def _models() -> tuple[str, ...]:

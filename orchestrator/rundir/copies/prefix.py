@@ -32,7 +32,7 @@ _DRAFT = ".0.tmp"
 class Prefix:
     """A finished run that a longer one begins with, up to its last checkpoint, after ``frames``.
 
-    ``tree``: the results folder of its ``sweep``. ``result``: the SHA-256 of its result, which lists all of
+    ``tree``: of its ``sweep``, as users name it. ``result``: the SHA-256 of its result, which lists all of
     its files. ``versions``, ``cpu_capability``: of what trained it; others may train other bits.
     """
 
@@ -46,7 +46,7 @@ class Prefix:
     cpu_capability: str | None = None
 
     @classmethod
-    def of(cls, run: RunDir, result: Result) -> Self | None:
+    def of(cls, run: RunDir, result: Result, tree: str) -> Self | None:
         """Describe a finished run; ``None`` if it keeps no state from which a longer run can go on."""
         matches = map(CHECKPOINT.fullmatch, (PurePosixPath(name).name for name in result.final_state))
         frames = max((int(match["frames"]) for match in matches if match), default=None)
@@ -55,7 +55,7 @@ class Prefix:
         return cls(
             run_id=run.run_id,
             sweep=run.sweep,
-            tree=os.fspath(run.path.absolute().parents[2]),
+            tree=tree,
             frames=frames,
             result=sha256(run.result_path),
             code_id=result.code_id,

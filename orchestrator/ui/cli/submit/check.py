@@ -82,12 +82,13 @@ def _look(sweep: Sweep, on: str | None, results: Path) -> tuple[SubmissionPlan, 
     from orchestrator.control.dry_run import plan_now
     from orchestrator.control.flow.leaving_runs import leaving_runs
     from orchestrator.control.submit import inspect_sweep
+    from orchestrator.core.types import ReuseOption
     from orchestrator.rundir import SweepDir
 
     backend = target_of(sweep, on)
     sweep_dir = SweepDir(results, sweep.name)
     gone = leaving_runs(sweep, sweep_dir)
-    planned, notes = plan_now(inspect_sweep(sweep, sweep_dir), backend)
+    planned, notes = plan_now(inspect_sweep(sweep, sweep_dir, ReuseOption.EXACT), backend)
     concerns = [*notes, *map(str, backend.concerns(planned.plan, ask=not notes))]
     report = check_sweep(replace(sweep, targets=(on,)) if on else sweep)
     leaving = [] if gone is None else [f"{gone}\n  {gone.hint}"]

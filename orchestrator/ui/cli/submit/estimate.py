@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.core.formatting import count
+from orchestrator.core.types import ReuseOption
 from orchestrator.ui.cli.common import (
     RESULTS,
     Changes,
@@ -92,7 +93,9 @@ def estimate(
         refuse_wrong_names(sweep)
         report_step(f"predicting {count(len(sweep.runs), 'run')} on {', '.join(names)}")
         predicted = forecasts(
-            inspect_sweep(sweep, SweepDir(results, sweep.name)), names, SubmitOptions(slots)
+            inspect_sweep(sweep, SweepDir(results, sweep.name), ReuseOption.EXACT),
+            names,
+            SubmitOptions(slots),
         )
     _check_program(sweep, predicted)
     advice = recommend(predicted, limit, budget)

@@ -9,6 +9,7 @@ import typer
 
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.formatting import count
+from orchestrator.core.types import ReuseOption
 from orchestrator.ui.cli.common import (
     RESULTS,
     Changes,
@@ -68,6 +69,10 @@ def sweep(
             callback=amount("US dollars, or inf for no limit", "--budget 20", unlimited=True),
         ),
     ] = None,
+    reuse: Annotated[
+        ReuseOption,
+        typer.Option("--reuse", help="Runs finished in a library: trained alike, by any code, or none."),
+    ] = ReuseOption.EXACT,
     adopt: Annotated[
         bool,
         typer.Option("--adopt", help="Go on with a sweep of this name that another tree submitted there."),
@@ -110,7 +115,7 @@ def sweep(
         from orchestrator.rundir import SweepDir
         from orchestrator.ui.cli.submit.work_through import work_through
 
-        submit_options = SubmitOptions(slots, canary, budget)
+        submit_options = SubmitOptions(slots, canary, budget, reuse)
         if delegated:
             flow = assigned_flow(sys.stdin.buffer.read(), results, submit_options, further, dry=dry_run)
         else:
