@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.rundir import descriptions, index, run, sweep
-from orchestrator.rundir.copies import prefix
+from orchestrator.rundir.copies import adoption, prefix
 from orchestrator.rundir.records import journal
 
 
@@ -43,7 +43,7 @@ class Executioner:
         return watched
 
     def watch_writes(self) -> None:
-        for module in (sweep, index, descriptions, run, journal, prefix):
+        for module in (sweep, index, descriptions, run, journal, prefix, adoption):
             for name in {"write_atomic", "write_exclusive"} & set(vars(module)):
                 setattr(module, name, self.watch(getattr(module, name), what))
 
@@ -55,7 +55,12 @@ def what(arguments: tuple[Any, ...]) -> str:
     names |= {name: name for name in ("ledger", "descriptions")}
     return (
         names.get(path.parent.name)
-        or {"index.tsv": "index", "run.json": "description", "prefix.json": "prefix"}[path.name]
+        or {
+            "index.tsv": "index",
+            "run.json": "description",
+            "prefix.json": "prefix",
+            "adopted.json": "adoption",
+        }[path.name]
     )
 
 

@@ -29,6 +29,7 @@ from orchestrator.core.labels import Point
 from orchestrator.core.machine.bulk_read import read_all
 from orchestrator.core.types import RunState
 from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended
+from orchestrator.rundir.copies.adoption import adopted_from
 from orchestrator.rundir.files.atomic import write_atomic
 from orchestrator.rundir.files.kinds import MALFORMED
 from orchestrator.status.ledger import accepted_changes, accepted_codes
@@ -217,6 +218,8 @@ class _Reader:
             state, reason = self._unfinished(run_id, attempts, problems)
         surveyed = self.seen.target(run_id) if run_id in self.seen.statuses else None
         facts["target"] = facts.get("target") or surveyed
+        if (adopted := _guarded(lambda: adopted_from(run_dir), problems)) is not None:
+            facts["adopted_from"] = adopted.origin
         facts["accepted_as"] = self.accepted.get((run_id, facts.get("code_id") or ""))
         facts["wall_time"] = self._wall_time(run_dir, facts.get("train_time"))
         return RunReading(self.sweep.name, index, state, reason, facts, history, tuple(problems), codes)

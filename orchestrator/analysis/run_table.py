@@ -128,6 +128,8 @@ _COLUMNS: Mapping[str, tuple[str, str, Callable[[Any], Any]]] = {
     "code_id": ("", "code_id", str),
     # The code that it counts as, after `orchestrate accept` or as its files agree with those of other runs.
     "accepted_as": ("", "accepted_as", str),
+    "prefix": ("prefix", "run_id", str),
+    "adopted_from": ("", "adopted_from", str),
     "commit": ("", "commit", _commit),
     "dirty": ("", "commit", _dirty),
     "config_hash": ("", "config_hash", str),

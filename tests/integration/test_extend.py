@@ -24,14 +24,17 @@ PPO: dict[str, Any] = {
     "evaluation_episodes": 2,
 }
 PROGRAM = """
-import random, sys
+import os, random, signal, sys
 from orchestrate_run import run
 
 steps, seed = int(sys.argv[1]), int(sys.argv[2])
 state, generator = [0.0], random.Random(seed)
-start = run.resume(state, generator, total=steps, exactness=sys.argv[3])
+kills = float(os.environ.get("KILLS", 0))
+start = run.resume(state, generator, total=steps, exactness=sys.argv[3], every=0)
 for step in range(start + 1, steps + 1):
     state[0] += generator.random()
+    if random.SystemRandom().random() < kills:
+        os.kill(os.getpid(), signal.SIGKILL)
     run.log(step, **{"return": state[0]})
     run.save(step)
 """
@@ -96,11 +99,11 @@ def ppo(steps: int) -> dict[str, Any]:
     }
 
 
-def program(lab: Lab, steps: int, exactness: str = "exact", **sections: Any) -> dict[str, Any]:
+def program(lab: Lab, steps: int, *arguments: str, **sections: Any) -> dict[str, Any]:
     (lab.folder / "train.py").write_text(PROGRAM)
-    command = ["python", "train.py", "{steps}", "{seed}", exactness]
+    command = ["python", "train.py", "{steps}", "{seed}", *(arguments or ("exact",))]
     base = {"command": command, "steps": steps}
-    return {"name": "tiny", "trainer": "command", "base": base, "matrix": {"seed": [0, 1]}, **sections}
+    return {"name": "tiny", "trainer": "command", "base": base, "matrix": {"seed": [0, 1]}} | sections
 
 
 @pytest.mark.parametrize("kind", [benchmarl, ppo])
@@ -185,3 +188,18 @@ def test_killed_while_it_extends_nothing_is_lost_or_doubled(tmp_path: Path, numb
         run.verify(run.result(), checksums=True)
         assert [len(piece.rows) for piece in run.chain()] == [4, 6]
         assert not [path for path in (run.path / "attempts").iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.nightly
+def test_killed_at_random_it_ends_as_if_trained_at_once(tmp_path: Path) -> None:
+    lab, other = Lab(tmp_path / "lab", env={"KILLS": "0.25"}), Lab(tmp_path / "other")
+    matrix = {"matrix": {"seed": list(range(10))}}
+    train(lab, program(lab, 5, length="steps", **matrix))
+    train(lab, program(lab, 25, length="steps", **matrix))
+    train(other, program(other, 25, **matrix))
+    runs = [lab.dir().run(run_id) for run_id in other.dir().run_ids()]
+    for run in runs:
+        run.verify(run.result(), checksums=True)
+        assert rows_of(run) == rows_of(other.dir().run(run.run_id))
+        assert run.chain()[0].attempt == 0
+    assert sum(len(run.attempts()) - 1 for run in runs) > 30

@@ -34,8 +34,7 @@ def host() -> dict[str, Any]:
 
     ``cores``: those of the machine, which are threads of its ``physical_cores``.
 
-    Loads nothing: the capabilities, which decide bits, come from torch and are ``None`` unless it is loaded.
-    A GPU is named only if this process has used it.
+    Loads nothing. A GPU is named only if this process has used it.
     """
     torch: Any = sys.modules.get("torch")
     cuda = torch.cuda if torch and torch.cuda.is_initialized() else None
@@ -43,7 +42,7 @@ def host() -> dict[str, Any]:
         "hostname": socket.gethostname(),
         "node": os.environ.get(NODE_VARIABLE),
         "cpu_model": hardware.cpu_model(),
-        "cpu_capability": torch.backends.cpu.get_cpu_capability() if torch else None,
+        "cpu_capability": hardware.cpu_capability(),
         "cores": os.cpu_count(),
         "physical_cores": _physical_cores(),
         "gpu_model": cuda.get_device_name() if cuda else None,
@@ -80,7 +79,7 @@ def other_bits(prefix: Prefix | None, spec: TrainerSpec, run: Run) -> str:
     now = {} if spec.runs_program else versions(spec, run)
     now = {name: text for name, text in now.items() if name != "orchestrate"}
     was = dict(prefix.versions or {})
-    if (capability := host()["cpu_capability"]) is not None:
+    if (capability := hardware.cpu_capability()) is not None:
         now["CPU capability"], was["CPU capability"] = capability, prefix.cpu_capability or "unknown"
     return ", ".join(
         f"{name} {was.get(name, 'none')}, here {now[name]}" for name in now if was.get(name) != now[name]

@@ -53,7 +53,7 @@ class Adoptions:
             yield f"{number} of {count(runs, 'run')} are in the library {text}"
         for why, number in Counter(self.offered.values()).items():
             were, them = ("was", "it") if number == 1 else ("were", "them")
-            yield f"{count(number, 'run')} there {were} {why}: --reuse any takes {them}"
+            yield f"{count(number, 'run')} in a library {were} {why}: --reuse any takes {them}"
 
 
 def find_adoptable(
@@ -103,7 +103,7 @@ def _finished(
     """Yield the finished ones of these runs; damaged ones do not count."""
     there: list[tuple[Library, RunDir]] = []
     for library in libraries:
-        for home in library.sweeps():
+        for home in library.sweeps:
             with suppress(DamagedFileError, OSError):
                 rows = (row.run_id for row in home.read_index() if row.run_id in wanted)
                 there += [(library, home.run_to_read(run_id)) for run_id in rows]

@@ -7,8 +7,9 @@ records and files of single runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from orchestrator.core.errors import OrchestrateError
@@ -34,9 +35,10 @@ class Library:
     source: Source | None = None
     _whole: set[tuple[str, str]] = field(default_factory=set)
 
-    def sweeps(self) -> Iterator[SweepDir]:
-        """Yield its sweeps, by name."""
-        yield from sweeps(self.results)
+    @cached_property
+    def sweeps(self) -> list[SweepDir]:
+        """Its sweeps, by name."""
+        return sweeps(self.results)
 
     def bring(self, sweep: str, run_ids: Sequence[str], *, whole: bool = False) -> None:
         """Bring the results of these runs here, or all of their files. Raises :class:`OrchestrateError`."""
@@ -78,8 +80,9 @@ def open_libraries(texts: Iterable[str], results: Path) -> tuple[list[Library], 
         try:
             source = find_source(text.removeprefix(_SSH))
             is_here = source.host is None and source.mirror is None
-            library = Library(text, Path(source.root))
-            if not is_here:
+            if is_here:
+                library = Library(text, Path(source.root))
+            else:
                 library = Library(text, _cache() / source.name, source)
                 sync(source, library.results, SyncOptions(runs=_NO_RUN), SyncProgress())
         except (OrchestrateError, OSError) as error:

@@ -142,19 +142,24 @@ class _Finder:
 
     def pairs(self, runs: Mapping[str, Run]) -> Iterator[tuple[str, float, _Shorter]]:
         """Yield runs by id with their lengths, each with every shorter one, the longest first."""
-        by_rest: dict[str, list[_Shorter]] = {}
-        for library, home in self._homes():
-            with suppress(DamagedFileError, OSError):
-                for row in home.read_index():
-                    if row.run_id not in runs:
-                        length, rest = self._split(row.point)
-                        shorter = _Shorter(length, library, home.run_to_read(row.run_id))
-                        by_rest.setdefault(rest, []).append(shorter)
-        for run_id, run in runs.items() if by_rest else ():
+        longer: dict[str, list[tuple[float, str]]] = {}
+        for run_id, run in runs.items():
             length, rest = self._split(run.point)
-            shorter_ones = [one for one in by_rest.get(rest, ()) if 0 < one.length < length]
-            for shorter in sorted(shorter_ones, key=lambda one: -one.length):  # stable: own ones first
-                yield run_id, length, shorter
+            if length:
+                longer.setdefault(rest, []).append((length, run_id))
+        shorter: dict[str, list[_Shorter]] = {}
+        for library, home in self._homes() if longer else ():
+            with suppress(DamagedFileError, OSError):
+                rows, folders = home.read_index(), home.run_folders()
+                for row in (row for row in rows if row.run_id in folders and row.run_id not in runs):
+                    length, rest = self._split(row.point)
+                    if rest in longer:
+                        run_dir = home.run_to_read(row.run_id)
+                        shorter.setdefault(rest, []).append(_Shorter(length, library, run_dir))
+        for rest, found in shorter.items():
+            found.sort(key=lambda one: -one.length)  # stable: own ones first
+            for length, run_id in longer[rest]:
+                yield from ((run_id, length, one) for one in found if one.length < length)
 
     def judge(self, shorter: _Shorter) -> Prefix | str | None:
         """Return the prefix that a run is, or why it is none; ``None`` if it is not finished."""
@@ -171,7 +176,7 @@ class _Finder:
         tree = own_tree(self._home.results)
         yield tree, self._home
         for library in (tree, *self._libraries):
-            yield from ((library, home) for home in library.sweeps() if home.path != self._home.path)
+            yield from ((library, home) for home in library.sweeps if home.path != self._home.path)
 
     def _split(self, point: Mapping[str, Value]) -> tuple[float, str]:
         """Return the length of a run, 0 without one, and a hash of all else that decides its result."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from jobs.training.records import provenance
 from orchestrator.config.trainers.actor_critic import PPO
 from orchestrator.config.trainers.command import COMMAND
+from orchestrator.rundir.copies.prefix import Prefix
 from tests.helpers import command_run
 
 
@@ -24,8 +26,7 @@ def torch_where_cuda(*, used: bool) -> SimpleNamespace:
         get_device_name=lambda: "Some GPU",
         get_device_capability=lambda: (9, 0),
     )
-    cpu = SimpleNamespace(get_cpu_capability=lambda: "AVX2")
-    return SimpleNamespace(cuda=cuda, backends=SimpleNamespace(cpu=cpu))
+    return SimpleNamespace(cuda=cuda)
 
 
 @pytest.mark.parametrize(("used", "expected"), [(True, ("Some GPU", "9.0")), (False, (None, None))])
@@ -35,13 +36,25 @@ def test_a_gpu_is_named_only_if_it_was_used(
     monkeypatch.setitem(sys.modules, "torch", torch_where_cuda(used=used))
     host = provenance.host()
     assert (host["gpu_model"], host["gpu_capability"]) == expected
-    assert host["cpu_capability"] == "AVX2"
 
 
-def test_without_torch_nothing_is_said_about_capabilities(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_may_change_the_bits_of_a_longer_run_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = PPO.identify({"task": "gymnasium/CartPole-v1"}, 0, 1)
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
+    prefix = Prefix(run.run_id, "a", "results", 10, "", None, provenance.versions(PPO, run), "DEFAULT")
+    assert provenance.other_bits(None, PPO, run) == ""
+    assert provenance.other_bits(prefix, PPO, run) == ""
+    elsewhere = replace(prefix, cpu_capability="AVX2")
+    assert provenance.other_bits(elsewhere, PPO, run) == "CPU capability AVX2, here DEFAULT"
+    older = replace(prefix, versions={**(prefix.versions or {}), "numpy": "1.0"})
+    assert provenance.other_bits(older, PPO, run).startswith("numpy 1.0, here ")
+    assert provenance.other_bits(older, COMMAND, command_run([])) == ""
+
+
+def test_without_torch_nothing_is_said_about_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     host = provenance.host()
-    assert (host["cpu_capability"], host["gpu_model"], host["gpu_capability"]) == (None, None, None)
+    assert (host["gpu_model"], host["gpu_capability"]) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,7 @@ _FACTS = (
     ("exactness", "exactness"),
     ("trainer", "trainer"),
     ("code", "code_id"),
+    ("adopted from", "adopted_from"),
     ("commit", "commit"),
     ("differs from its commit", "dirty"),
     ("configurations", "config_hash"),
