@@ -27,7 +27,6 @@ from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import (
     Capacity,
     Plan,
-    ReuseOption,
     Run,
     RunState,
     Sweep,
@@ -37,7 +36,7 @@ from orchestrator.core.types import (
 from orchestrator.planning.auto_retry import second_chances
 from orchestrator.planning.budget import BudgetedPlan, reckon
 from orchestrator.planning.estimate import where_at
-from orchestrator.planning.plan import AS_USUAL, SubmitOptions, make_plan
+from orchestrator.planning.plan import AS_USUAL, ReuseOption, SubmitOptions, make_plan
 from orchestrator.rundir import FrozenCode, IndexRow, LedgerEntry, RunDir, SweepDir
 from orchestrator.rundir.copies.synced import require_own
 from orchestrator.rundir.records.ledger_entries import (

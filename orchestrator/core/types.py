@@ -83,17 +83,6 @@ class Reason(enum.Enum):
 KEPT = ("state", "result")
 
 
-class ReuseOption(enum.StrEnum):
-    """Which finished runs of libraries count: those that would be trained alike here, by any code, or none.
-
-    With none, shorter runs of the tree itself do not count either.
-    """
-
-    EXACT = "exact"
-    ANY = "any"
-    NONE = "none"
-
-
 @dataclass(frozen=True)
 class Run:
     """One point of the matrix: one training to be completed.

@@ -19,7 +19,6 @@ from orchestrator.core.types import (
     Plan,
     Reason,
     Resources,
-    ReuseOption,
     Run,
     RunState,
     Size,
@@ -33,6 +32,17 @@ from orchestrator.status.survey import RunStatus, Survey
 
 # Runs for a new job. All others are finished, wait for a decision, or belong to an active job.
 _TO_DO = (RunState.PENDING, RunState.INTERRUPTED, RunState.SKIPPED)
+
+
+class ReuseOption(enum.StrEnum):
+    """Which finished runs of libraries count: those that would be trained alike here, by any code, or none.
+
+    With none, shorter runs of the tree itself do not count either.
+    """
+
+    EXACT = "exact"
+    ANY = "any"
+    NONE = "none"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Libraries: results trees whose finished runs need not be trained again. They are only read.
+"""Libraries: results trees with finished runs that need not be trained again. They are only read.
 
 Of a tree behind ssh or in a bucket, what is needed comes into a cache of the user's: the indexes, then the
 records and files of single runs.

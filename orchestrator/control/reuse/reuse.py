@@ -12,7 +12,8 @@ from orchestrator.control.reuse.adopted import Adoptions, adopt_all, find_adopta
 from orchestrator.control.reuse.judge import Judge
 from orchestrator.control.reuse.library import open_libraries
 from orchestrator.control.reuse.prefixes import Prefixes, find_prefixes, place_prefixes
-from orchestrator.core.types import ReuseOption, Sweep
+from orchestrator.core.types import Sweep
+from orchestrator.planning.plan import ReuseOption
 from orchestrator.rundir import SweepDir
 from orchestrator.status.survey import Survey
 

@@ -82,7 +82,7 @@ def _look(sweep: Sweep, on: str | None, results: Path) -> tuple[SubmissionPlan, 
     from orchestrator.control.dry_run import plan_now
     from orchestrator.control.flow.leaving_runs import leaving_runs
     from orchestrator.control.submit import inspect_sweep
-    from orchestrator.core.types import ReuseOption
+    from orchestrator.planning.plan import ReuseOption
     from orchestrator.rundir import SweepDir
 
     backend = target_of(sweep, on)

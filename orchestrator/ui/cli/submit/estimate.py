@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.core.formatting import count
-from orchestrator.core.types import ReuseOption
 from orchestrator.ui.cli.common import (
     RESULTS,
     Changes,
@@ -78,7 +77,7 @@ def estimate(
     from orchestrator.core.progress import report_step
     from orchestrator.core.units import span
     from orchestrator.planning.estimate import recommend
-    from orchestrator.planning.plan import SubmitOptions
+    from orchestrator.planning.plan import ReuseOption, SubmitOptions
     from orchestrator.rundir import SweepDir
     from orchestrator.ui.terminal.working import working
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from click import Choice
 
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.formatting import count
-from orchestrator.core.types import ReuseOption
 from orchestrator.ui.cli.common import (
     RESULTS,
     Changes,
@@ -70,9 +70,13 @@ def sweep(
         ),
     ] = None,
     reuse: Annotated[
-        ReuseOption,
-        typer.Option("--reuse", help="Runs finished in a library: trained alike, by any code, or none."),
-    ] = ReuseOption.EXACT,
+        str,
+        typer.Option(
+            "--reuse",
+            click_type=Choice(["exact", "any", "none"]),
+            help="Take runs that a library has: trained alike, by any code, or none.",
+        ),
+    ] = "exact",
     adopt: Annotated[
         bool,
         typer.Option("--adopt", help="Go on with a sweep of this name that another tree submitted there."),
@@ -111,11 +115,11 @@ def sweep(
         from orchestrator.config.sweep import load_sweep
         from orchestrator.control.flow import assigned_flow, flow_of
         from orchestrator.control.flow.leaving_runs import leaving_runs
-        from orchestrator.planning.plan import SubmitOptions
+        from orchestrator.planning.plan import ReuseOption, SubmitOptions
         from orchestrator.rundir import SweepDir
         from orchestrator.ui.cli.submit.work_through import work_through
 
-        submit_options = SubmitOptions(slots, canary, budget, reuse)
+        submit_options = SubmitOptions(slots, canary, budget, ReuseOption(reuse))
         if delegated:
             flow = assigned_flow(sys.stdin.buffer.read(), results, submit_options, further, dry=dry_run)
         else:
