@@ -74,7 +74,7 @@ case "$1 $2" in
   "-m jobs.worker") parent=${{WARM_WORKERS:+{folder}/benchmarl}} ;;
   "-m {commands}") parent=${{WARM_COMMANDS:+{folder}/commands}} ;;
   {skypilot}) parent=$WARM_SKYPILOT ;;
-  "-u -c") parent={folder}/tests ;;
+  "-u -c") [[ $3 = "import sys;exec(eval("* ]] && parent={folder}/tests || parent= ;; # pip starts others so
   "-c from multiprocessing.spawn "*) parent=${{IS_SKYPILOT_SERVER:+$WARM_SKYPILOT}} ;;
   *) parent= ;;
 esac
