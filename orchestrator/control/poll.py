@@ -175,11 +175,13 @@ def leave_queue(sweep_dir: SweepDir, seen: Survey) -> tuple[str, ...]:
 def give_up(sweep_dir: SweepDir, tokens: Sequence[str], why: str) -> list[str]:
     """Take the right to begin from jobs that have not begun; the ids of those that never will now.
 
-    One after the other, up to the first that was faster. Call under the lock.
+    One after the other, up to the first that was faster. Call under the lock. Runs without a job afterwards
+    are submitted again: another worker may have claimed one, read the ledger and left it.
     """
     ids, gone = job_ids(sweep_dir.read_ledger()), []
     for token in tokens:
-        if sweep_dir.take_token(token, Event(REVOKED, time.time(), data={"why": why})) is None:
+        data = {"why": why, "asked": False}
+        if sweep_dir.take_token(token, Event(REVOKED, time.time(), data=data)) is None:
             break
         gone.append(token)
     return [ids[token] for token in gone if token in ids]

@@ -12,7 +12,7 @@ from benchmarks.synthetic import EPOCH, create_sweep, matrix_runs, write_journal
 from orchestrator.backends.local import LocalBackend
 from orchestrator.control import follow, submit
 from orchestrator.control.cloud.exchange import exchange_with_instances
-from orchestrator.control.poll import poll_sweep
+from orchestrator.control.poll import give_up, poll_sweep
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
 from orchestrator.core.types import Capacity, RunState, Sweep
 from orchestrator.rundir import Event, SweepDir
@@ -81,6 +81,21 @@ def test_what_cannot_be_submitted_now_is_submitted_later_and_that_is_said_once(
 def test_a_no_ends_the_following(results: Path, sweep: Sweep) -> None:
     with pytest.raises(RefusedError):
         list(follow.follow(follow.OneTarget(sweep, SweepDir(results, "tiny"), Queue(refuses, times=1))))
+
+
+def test_a_run_whose_job_was_given_up_for_another_target_is_submitted_again(
+    results: Path, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two things at once: a worker claimed the run as its job was given up, saw that, and left the run."""
+    sweep_dir = SweepDir(results, "tiny")
+    target = follow.OneTarget(sweep, sweep_dir, LocalBackend())
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalBackend, "submit", lambda *_: {})
+        target.submit()
+    with sweep_dir.lock():
+        give_up(sweep_dir, ["0001-0001"], "taken by another target")
+    (*_, last) = follow.follow(target)
+    assert [status.state for status in last.statuses.values()] == [RunState.DONE]
 
 
 def test_a_further_look_reads_only_what_is_new(tmp_path: Path) -> None:
