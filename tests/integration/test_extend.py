@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def ppo(steps: int) -> dict[str, Any]:
 
 def program(lab: Lab, steps: int, *arguments: str, **sections: Any) -> dict[str, Any]:
     (lab.folder / "train.py").write_text(PROGRAM)
-    command = ["python", "train.py", "{steps}", "{seed}", *(arguments or ("exact",))]
+    command = [sys.executable, "train.py", "{steps}", "{seed}", *(arguments or ("exact",))]
     base = {"command": command, "steps": steps}
     return {"name": "tiny", "trainer": "command", "base": base, "matrix": {"seed": [0, 1]}} | sections
 

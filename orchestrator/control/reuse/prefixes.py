@@ -18,6 +18,7 @@ from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import count, millions
 from orchestrator.core.types import Run, RunState, Sweep, Value, run_identity
 from orchestrator.rundir import Result, RunDir, SweepDir
+from orchestrator.rundir.attempts.absent_files import read_absent
 from orchestrator.rundir.copies.prefix import Prefix, place_prefix
 from orchestrator.rundir.records.ledger_entries import Beginning, PrefixEntry
 from orchestrator.status.survey import Survey
@@ -46,11 +47,13 @@ class FoundPrefix:
 class Prefixes:
     """The finished runs that runs to do begin with, by the ids of these.
 
-    ``why_not``: why a run has none although there are shorter ones.
+    ``why_not``: why a run has none although there are shorter ones. ``elsewhere``: shorter runs with their
+    last checkpoints at the source of the copy here, where longer ones can go on.
     """
 
     found: Mapping[str, FoundPrefix] = field(default_factory=dict)
     why_not: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: frozenset[str] = frozenset()
 
     def applied(self, seen: Survey) -> Survey:
         """Return the survey with the frames that these runs need not train."""
@@ -96,7 +99,8 @@ def find_prefixes(
             elif usable is not None:
                 total = round(usable.frames * longer / shorter.length)
                 found[run_id] = FoundPrefix(shorter.library, shorter.run, usable, total)
-    return Prefixes(found, {run_id: why for run_id, why in why_not.items() if run_id not in found})
+    why_not = {run_id: why for run_id, why in why_not.items() if run_id not in found}
+    return Prefixes(found, why_not, frozenset(finder.elsewhere))
 
 
 def place_prefixes(prefixes: Prefixes, run_ids: Iterable[str], sweep_dir: SweepDir) -> Iterator[str]:
@@ -133,6 +137,7 @@ class _Finder:
         self._spec = get_trainer(sweep.trainer).with_plugins(sweep.plugins)
         self._lengths = (sweep.length,) if sweep.length else self._spec.length_keys
         self._known: dict[Path, Prefix | str | None] = {}
+        self.elsewhere: set[str] = set()
 
     def may_begin(self, run: Run, seen: Survey) -> bool:
         """Return whether a run has not begun, not even with a prefix, and does not end by time."""
@@ -207,4 +212,9 @@ class _Finder:
         if prefix is None:
             return "their last checkpoints hold only what was learned"
         is_there = all((shorter.run.path / name).is_file() for name in result.final_state)
-        return prefix if is_there or shorter.library.source else "their last checkpoints were removed"
+        if is_there or shorter.library.source:
+            return prefix
+        if not (where := read_absent(shorter.run.path).where):
+            return "their last checkpoints were removed"
+        self.elsewhere.add(shorter.run.run_id)
+        return f"their last checkpoints are at {where}"
