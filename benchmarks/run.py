@@ -193,6 +193,46 @@ def start_and_end(run: RunDir) -> tuple[float, float]:
     return attempt.metrics.stat().st_mtime - row.wall_time, attempt.end_path.stat().st_mtime
 
 
+def reuse_times(folder: Path) -> Iterator[Measured]:
+    """Make 16 runs longer, beside training them at once; plan against a library of 100,000 runs."""
+    times = []
+    for results, frames in (("extended", 12_000), ("extended", 24_000), ("at-once", 24_000)):
+        grid = folder / "longer.yaml"
+        grid.write_text(
+            "name: longer\ntrainer: benchmarl\n"
+            "base: {task: vmas/navigation, algorithm: mappo, experiment.loggers: [],\n"
+            "       experiment.on_policy_n_envs_per_worker: 60, experiment.on_policy_n_minibatch_iters: 20,\n"
+            f"       experiment.evaluation: false, experiment.max_n_frames: {frames}}}\n"
+            "matrix: {seed: range(16)}\n"
+        )
+        times.append(call(["sweep", "--grid", str(grid), "--results", results], folder)[0])
+    _, longer, at_once = times
+    yield Measured("16 runs made longer / trained at once", longer / at_once, 0.55, "×")
+    grid = many_points(folder)
+    with open(grid, "a") as file:
+        file.write(f"library: [{large_library(folder / 'lab' / 'results')}]\n")
+    call(["sweep", "--grid", str(grid), "--dry-run"], folder)  # the check of its structures
+    for option in ("exact", "any"):
+        command = ["sweep", "--grid", str(grid), "--dry-run", "--reuse", option]
+        took = median(call(command, folder)[0] for _ in range(3))
+        yield Measured(f"plan against 100,000 runs of a library, {option}", took, 5, "s")
+
+
+def large_library(folder: Path) -> Path:
+    """Make a tree with 10,000 finished runs and 90,000 that only indexes name."""
+    from benchmarks.synthetic import finished_sweep, matrix_runs
+    from orchestrator.rundir import IndexRow, SweepDir
+
+    finished_sweep(folder, "many", MATRIX, iterations=2)
+    for number in range(9):
+        runs = matrix_runs({**MATRIX, "experiment.max_n_frames": [(number + 1) * 100_000]})
+        sweep = SweepDir(folder, f"many{number}")
+        sweep.create()
+        sweep.record_grid(f"name: many{number}\ntrainer: benchmarl\n")
+        sweep.write_index([IndexRow(run.run_id, True, run.point) for run in runs])
+    return folder
+
+
 def against_benchmarl(folder: Path) -> Iterator[Measured]:
     from benchmarks.vs_benchmarl import compare
 
@@ -212,6 +252,7 @@ BENCHMARKS: dict[str, Callable[[Path], Iterator[Measured]]] = {
     "finished": finished_times,
     "report": report_times,
     "start": start_time,
+    "reuse": reuse_times,
     "benchmarl": against_benchmarl,
 }
 
