@@ -7,22 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import marshal
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 
 from orchestrator.analysis.run_table import METRICS_HASH, RunReading
 from orchestrator.core.types import RunState
-from orchestrator.rundir.attempts.metrics import depends_on_time
+from orchestrator.rundir.attempts.metrics import is_of_machine
 
-# Words in the name of a metric of time or of the machine.
-_OF_MACHINES = re.compile(
-    r"(?:^|[/_.\- ])(?:time|timer|timestamp|elapsed|seconds?|secs?|ms|minutes|hours|duration|clock|sps|fps|"
-    r"ips|throughput|speed|eta|memory|mem|ram|cpu|gpu|rss|utili[sz]ation|per[_ ]sec(?:ond)?)(?=$|[/_.\- ])",
-    re.IGNORECASE,
-)
 # Columns in which identical runs are equal.
 _FIGURES = ("frames", "iterations", "initial_return", "final_return", "best_return")
 
@@ -48,14 +40,11 @@ def _figures(reading: RunReading) -> tuple[str, ...]:
 
 def _hash(reading: RunReading) -> str | None:
     """Return the hash of all metrics; ``None`` without any, and if none changes over several rows."""
-    metrics = [sorted(one for one in row.metrics.items() if _counts(one[0])) for row in reading.history]
+    metrics = [
+        sorted(one for one in row.metrics.items() if not is_of_machine(one[0])) for row in reading.history
+    ]
     if not any(metrics) or (len(metrics) > 1 and all(one == metrics[0] for one in metrics)):
         return None
     places = [(row.iteration, row.frames) for row in reading.history]
     content = marshal.dumps((_figures(reading), places, metrics), 2)
     return hashlib.blake2b(content, digest_size=8).hexdigest()
-
-
-@cache
-def _counts(name: str) -> bool:
-    return not depends_on_time(name) and not _OF_MACHINES.search(name)

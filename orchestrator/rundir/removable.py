@@ -35,7 +35,7 @@ _WRITTEN = re.compile(
 _SWEEP_NAMES = frozenset(
     (
         *(GRIDS, LEDGER, JOURNALS, CODE, HANDOVER, INDEX, DESCRIPTIONS, RUNS, SYNCED, SOURCES),
-        *("scripts", "heard", "parcels", "evaluations", "report", "figures", ".lock"),
+        *("scripts", "heard", "parcels", "evaluations", "audits", "report", "figures", ".lock"),
         *("results.parquet", "results.csv", "metrics.parquet", "marl_eval.json"),
         *("speeds.json", "uploads.jsonl"),
     )

@@ -25,6 +25,7 @@
       uploads.jsonl                runs uploaded to W&B from here
       notices/0001-failure …       messages sent by `notify`, by submission and kind
       evaluations/<run_id>-….json  evaluations of trained policies
+      audits/<code_id>.json        what resume loses, as `orchestrate audit` found
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ from orchestrator.rundir.files.file_server import is_server_error
 from orchestrator.rundir.files.kinds import MALFORMED
 from orchestrator.rundir.files.plain_files import Version, current_version, open_to_write, read_text
 from orchestrator.rundir.index import COPIED_INDEX_HINT, RUN_ID, SWEEP_NAME, IndexFile, IndexRow
+from orchestrator.rundir.records.audits import AuditLog
 from orchestrator.rundir.records.journal import (
     Event,
     Journal,
@@ -103,6 +105,7 @@ class SweepDir:
         self.speeds = self.path / "speeds.json"
         self.uploads = UploadLog(self.path / "uploads.jsonl")
         self.evaluations = EvaluationLog(self.path)
+        self.audits = AuditLog(self.path)
         self._descriptions = Descriptions(self.path)
         self._reader = JournalReader()
         self._entries: dict[int, tuple[Version, LedgerEntry]] = {}

@@ -53,8 +53,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_there_are_fifteen_and_each_has_a_grid_and_a_command() -> None:
-    assert len(RECIPES) == 15
+def test_there_are_sixteen_and_each_has_a_grid_and_a_command() -> None:
+    assert len(RECIPES) == 16
     for recipe in RECIPES:
         title = recipe.partition("\n")[0]
         assert FILE.search(recipe), title

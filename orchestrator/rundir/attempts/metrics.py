@@ -16,9 +16,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,6 +33,12 @@ from orchestrator.rundir.files.plain_files import open_plain, open_to_write, rea
 
 # Bytes at the end of a metrics file that contain its last line.
 _LAST_LINE = 1 << 16
+# Words in the name of a metric of time or of the machine.
+_OF_MACHINES = re.compile(
+    r"(?:^|[/_.\- ])(?:time|timer|timestamp|elapsed|seconds?|secs?|ms|minutes|hours|duration|clock|sps|fps|"
+    r"ips|throughput|speed|eta|memory|mem|ram|cpu|gpu|rss|utili[sz]ation|per[_ ]sec(?:ond)?)(?=$|[/_.\- ])",
+    re.IGNORECASE,
+)
 _ENCODER = json.JSONEncoder(allow_nan=False)
 
 
@@ -216,6 +224,12 @@ def standing(chain: Sequence[Executed], x_axis: str, frames: float = math.inf) -
 def depends_on_time(name: str) -> bool:
     """Return whether a metric may differ between two executions of the same run."""
     return name.startswith(("timers/", "speed/", "system/")) or name == "train/steps_per_sec"
+
+
+@cache
+def is_of_machine(name: str) -> bool:
+    """Return whether a metric is, by its name, one of time or of the machine."""
+    return depends_on_time(name) or _OF_MACHINES.search(name) is not None
 
 
 def _encode(value: float) -> float | str:

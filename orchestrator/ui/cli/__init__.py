@@ -19,7 +19,7 @@ from orchestrator.ui.cli.common import print_error, print_problems, print_warnin
 from orchestrator.ui.cli.help_page import ProgramGroup
 from orchestrator.ui.cli.results import clean, collect, compare, evaluate, figures, report, sync
 from orchestrator.ui.cli.setup import doctor, init, profiles, schema
-from orchestrator.ui.cli.submit import accept, cancel_retry, check, delegated, estimate, sweep
+from orchestrator.ui.cli.submit import accept, audit, cancel_retry, check, delegated, estimate, sweep
 from orchestrator.ui.cli.watch import logs, monitor, status, top
 from orchestrator.ui.terminal.output import protect_streams
 
@@ -40,6 +40,7 @@ app = typer.Typer(
 )
 app.command("init")(init.init)
 app.command("check")(check.check)
+app.command("audit")(audit.audit)
 app.command("estimate")(estimate.estimate)
 app.command("sweep")(sweep.sweep)
 app.command("status")(status.status)

@@ -119,6 +119,8 @@ class Run:
         if self._metrics is None:
             raise RuntimeError(_NOT_RESUMED.format("save"))
         due = now or last or self._stopped or waited >= max(self._every, _SHARE * self._cost)
+        if not last and (audit := sys.modules.get("orchestrate_audit")):
+            due = audit.due(step, due)
         if due and step != self._step:
             self._save(int(step), values)
         if self._stopped and not last:

@@ -120,4 +120,6 @@ atexit.register(_note)
 _write_whole_lines()
 if _notes and _folders and hasattr(sys, "addaudithook"):
     sys.addaudithook(_watch)
+if "ORCHESTRATE_AUDIT" in os.environ and hasattr(sys, "addaudithook"):
+    import orchestrate_audit  # type: ignore[import-not-found] # noqa: F401
 _hand_over()

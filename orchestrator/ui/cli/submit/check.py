@@ -79,6 +79,7 @@ def _look(sweep: Sweep, on: str | None, results: Path) -> tuple[SubmissionPlan, 
     """Return what would be submitted, what the check found, and warnings."""
     from orchestrator.backends.registry import target_of
     from orchestrator.config.check import check_sweep
+    from orchestrator.control.audit.audit import audit_of_today
     from orchestrator.control.dry_run import plan_now
     from orchestrator.control.flow.leaving_runs import leaving_runs
     from orchestrator.control.submit import inspect_sweep
@@ -92,7 +93,9 @@ def _look(sweep: Sweep, on: str | None, results: Path) -> tuple[SubmissionPlan, 
     concerns = [*notes, *map(str, backend.concerns(planned.plan, ask=not notes))]
     report = check_sweep(replace(sweep, targets=(on,)) if on else sweep)
     leaving = [] if gone is None else [f"{gone}\n  {gone.hint}"]
-    return planned, report, [*leaving, *concerns, *map(str, report.warnings)]
+    audit = audit_of_today(sweep, sweep_dir)
+    audited = [audit.warning(sweep.name)] if audit is not None and audit.overstated else []
+    return planned, report, [*leaving, *audited, *concerns, *map(str, report.warnings)]
 
 
 def _say_what_was_found(report: CheckReport, planned: SubmissionPlan, concerns: Sequence[str]) -> None:

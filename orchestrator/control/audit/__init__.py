@@ -1,0 +1,1 @@
+"""Audit a program: does a run that is killed and goes on from its checkpoint end with the same numbers?"""
