@@ -93,10 +93,14 @@ def train(sweep: Sweep, folder: Path, plan: Plan, tell: Tell, *, watched_kills: 
     killer = _Killer(sweep_dir.run(run.run_id), watched_kills)
     with _environment(HOOK, str(hook)), killer.watching():
         flow = flow_of(sweep, sweep_dir, SubmitOptions(1), "local")
-        flow.start(tell, tell, detach=False)
         seen = None
-        for seen in flow.follow(tell):
-            tell(f"{seen.statuses[run.run_id].frames or 0} frames")
+        try:
+            flow.start(tell, tell, detach=False)
+            for seen in flow.follow(tell):
+                tell(f"{seen.statuses[run.run_id].frames or 0} frames")
+        except BaseException:  # such as Ctrl-C: nothing is left at work
+            flow.stop()
+            raise
     status = seen.statuses[run.run_id] if seen is not None else None
     result, run_dir = sweep_dir.run(run.run_id).result(), sweep_dir.run(run.run_id)
     if status is None or status.state is not RunState.DONE or result is None:
