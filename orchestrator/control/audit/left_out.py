@@ -12,6 +12,8 @@ from orchestrator.rundir.records.audits import LeftOut
 
 _MOST_NAMED = 6
 _MISSING = "missing"
+# Kinds that follow from others more often than they are a cause: a network also keeps its last outputs.
+_LAST = ("network", "variable")
 _GLOBAL = {
     "random": "Python's random state",
     "numpy.random": "NumPy's random state",
@@ -84,14 +86,11 @@ def left_out(straight: Path, resumed: Path, frames: int) -> tuple[LeftOut, ...]:
     A resumed program may reach lines sooner after its checkpoint than the straight one: where least differs,
     both are equally far.
     """
-    one, two, noise = (
-        states_at(straight, frames),
-        states_at(resumed, frames),
-        _noise(straight, resumed, frames),
-    )
+    one, two = states_at(straight, frames), states_at(resumed, frames)
+    noise = _noise(straight, resumed, frames)
     found = [_differing(one[place], two[place], noise) for place in two if place in one]
-    pairs = min(filter(None, found), key=len, default={})
-    return tuple(sorted(_grouped(pairs), key=lambda one: one.kind == "variable"))[:_MOST_NAMED]
+    parts = _grouped(min(filter(None, found), key=len, default={}))
+    return tuple(sorted(parts, key=lambda one: one.kind in _LAST))[:_MOST_NAMED]
 
 
 def _noise(straight: Path, killed: Path, frames: int) -> set[str]:
