@@ -70,6 +70,7 @@ RUN_COLUMNS = {
     "code_id config_hash": "The code that trained, and the composed configuration.",
     "accepted_as": "The code that the run counts as after `orchestrate accept`.",
     "prefix adopted_from": "The shorter run that it went on from; the library that it comes from.",
+    "verified": "When and where `orchestrate verify` trained it again; else empty, or what differed.",
     "metrics_hash": "Equal for runs with identical metrics; empty where no other run can have the same.",
     "commit dirty": "The git commit of the project, and whether its code differed from it.",
     "started ended": "Seconds since the epoch.",

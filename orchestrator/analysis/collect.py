@@ -21,17 +21,18 @@ from orchestrator.analysis.csv_export import cells
 from orchestrator.analysis.foreign import Outputs, read_outputs
 from orchestrator.analysis.identical_runs import with_hashes
 from orchestrator.analysis.left_metrics import figures_of, left_metrics, metrics_section
-from orchestrator.analysis.run_table import RunReading, facts_of, metrics_table, runs_table
+from orchestrator.analysis.run_table import VERIFIED, RunReading, facts_of, metrics_table, runs_table
 from orchestrator.analysis.same_code import CODE_FILES, with_same_code
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.formatting import count
 from orchestrator.core.labels import Point
 from orchestrator.core.machine.bulk_read import read_all
 from orchestrator.core.types import RunState
-from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended
+from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended, sha256
 from orchestrator.rundir.copies.adoption import adopted_from
 from orchestrator.rundir.files.atomic import write_atomic
 from orchestrator.rundir.files.kinds import MALFORMED
+from orchestrator.rundir.records.verifications import DIFFERS, Verification, standing_verification
 from orchestrator.status.ledger import accepted_changes, accepted_codes
 from orchestrator.status.run_times import AttemptTime, attempt_times
 from orchestrator.status.survey import Survey
@@ -200,6 +201,11 @@ class _Reader:
         """The code that a run counts as, by the run and the code that trained it."""
         return accepted_codes(self.seen.ledger)
 
+    @cached_property
+    def verified(self) -> Mapping[str, list[Verification]]:
+        """The verifications of each run."""
+        return self.sweep.verifications.by_run()
+
     def read(self, index: IndexRow) -> RunReading:
         run_dir, run_id = self.sweep.run_to_read(index.run_id), index.run_id
         problems: list[str] = []
@@ -221,6 +227,9 @@ class _Reader:
         if (adopted := _guarded(lambda: adopted_from(run_dir), problems)) is not None:
             facts["adopted_from"] = adopted.origin
         facts["accepted_as"] = self.accepted.get((run_id, facts.get("code_id") or ""))
+        if facts and run_id in self.verified:
+            verified = standing_verification(self.verified[run_id], sha256(run_dir.result_path))
+            facts[VERIFIED] = None if verified is None else str(verified)
         facts["wall_time"] = self._wall_time(run_dir, facts.get("train_time"))
         return RunReading(self.sweep.name, index, state, reason, facts, history, tuple(problems), codes)
 
@@ -354,9 +363,18 @@ def _warnings(runs: pl.DataFrame) -> list[str]:
     if caught := finished["caught_error"].drop_nulls().to_list():
         runs_ended = f"{count(len(caught), 'finished run')} left with exit code 0 and"
         warnings.append(f"{runs_ended} an exception as their last words, first {caught[0]}")
+    warnings += _not_as_trained_again(finished)
     if stale := runs["state"].to_list().count(RunState.STALE.value):
         warnings.append(f"{stale} stale: made by other code or configuration than today's")
     return warnings
+
+
+def _not_as_trained_again(finished: pl.DataFrame) -> list[str]:
+    """Warn of results that `orchestrate verify` could not reproduce."""
+    wrong = finished.filter(pl.col(VERIFIED).str.starts_with(DIFFERS)).rows(named=True)
+    first = "".join(f"{row['run_id']} {row[VERIFIED]}" for row in wrong[:1])
+    results = f"{count(len(wrong), 'result')} not as trained again by `orchestrate verify`"
+    return [f"{results}, first {first}"] if wrong else []
 
 
 def _mixed_codes(readings: Iterable[RunReading]) -> list[str]:

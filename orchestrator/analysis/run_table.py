@@ -85,6 +85,7 @@ def _dirty(value: str) -> bool:
 
 # The column by which runs with identical metrics are found; empty where no other run can have the same.
 METRICS_HASH = "metrics_hash"
+VERIFIED = "verified"
 # Columns in the table's order: the part of the result that holds each, its key there, and its conversion.
 _COLUMNS: Mapping[str, tuple[str, str, Callable[[Any], Any]]] = {
     "target": ("", "targets", _in_turn),
@@ -130,6 +131,8 @@ _COLUMNS: Mapping[str, tuple[str, str, Callable[[Any], Any]]] = {
     "accepted_as": ("", "accepted_as", str),
     "prefix": ("prefix", "run_id", str),
     "adopted_from": ("", "adopted_from", str),
+    # When and where `orchestrate verify` trained it again, or what differed.
+    VERIFIED: ("", VERIFIED, str),
     "commit": ("", "commit", _commit),
     "dirty": ("", "commit", _dirty),
     "config_hash": ("", "config_hash", str),

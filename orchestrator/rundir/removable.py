@@ -19,6 +19,8 @@ from orchestrator.rundir.descriptions import FOLDER as DESCRIPTIONS
 from orchestrator.rundir.files.atomic import storage_errors, temporary_name
 from orchestrator.rundir.index import RUN_ID, SWEEP_NAME
 from orchestrator.rundir.records.result import Result
+from orchestrator.rundir.records.verifications import FOLDER as VERIFIED
+from orchestrator.rundir.records.verifications import SCRATCH
 from orchestrator.rundir.run import ATTEMPTS, RunDir
 from orchestrator.rundir.sweep import COMPARISON, GRIDS, LEDGER, SweepDir
 
@@ -37,7 +39,7 @@ _SWEEP_NAMES = frozenset(
         *(GRIDS, LEDGER, JOURNALS, CODE, HANDOVER, INDEX, DESCRIPTIONS, RUNS, SYNCED, SOURCES),
         *("scripts", "heard", "parcels", "evaluations", "audits", "report", "figures", ".lock"),
         *("results.parquet", "results.csv", "metrics.parquet", "marl_eval.json"),
-        *("speeds.json", "uploads.jsonl"),
+        *("speeds.json", "uploads.jsonl", VERIFIED, SCRATCH),
     )
 )
 

@@ -26,6 +26,8 @@
       notices/0001-failure …       messages sent by `notify`, by submission and kind
       evaluations/<run_id>-….json  evaluations of trained policies
       audits/<code_id>.json        what resume loses, as `orchestrate audit` found
+      verified/<run_id>-….json     runs trained again by `verify`, and what differed
+      .verify/                     trees in which it trains them
 """
 
 from __future__ import annotations
@@ -72,6 +74,7 @@ from orchestrator.rundir.records.journal import (
     write_compacted,
 )
 from orchestrator.rundir.records.ledger_entries import DamagedEntry, LedgerEntry, parse_entry
+from orchestrator.rundir.records.verifications import SCRATCH, VerificationLog
 from orchestrator.rundir.run import RunDir
 from orchestrator.rundir.uploads import UploadLog
 from orchestrator.rundir.versions import SweepCopies, counting_run
@@ -106,6 +109,7 @@ class SweepDir:
         self.uploads = UploadLog(self.path / "uploads.jsonl")
         self.evaluations = EvaluationLog(self.path)
         self.audits = AuditLog(self.path)
+        self.verifications, self.verify_scratch = VerificationLog(self.path), self.path / SCRATCH
         self._descriptions = Descriptions(self.path)
         self._reader = JournalReader()
         self._entries: dict[int, tuple[Version, LedgerEntry]] = {}

@@ -24,14 +24,15 @@ class Judge:
 
     def difference(self, run: Run, result: Result) -> str:
         """Return how the run was trained otherwise than it would be here now; empty if it was not."""
-        if not self._is_todays(run, result):
+        if not self.is_todays(run, result):
             return "trained by other code"
         was, here = result.host.cpu_capability, cpu_capability()
         if was and here and was != here:
             return f"trained with {was}, and this machine has {here}"
         return ""
 
-    def _is_todays(self, run: Run, result: Result) -> bool:
+    def is_todays(self, run: Run, result: Result) -> bool:
+        """Return whether today's code would train the run."""
         if not self._spec.runs_program:
             self._trainer_code = self._trainer_code or code_id(self._spec)
             return set(result.code_ids or [result.code_id]) == {self._trainer_code}

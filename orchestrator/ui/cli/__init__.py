@@ -17,7 +17,7 @@ from orchestrator.core import environment
 from orchestrator.core.errors import ChecksFailedError, OrchestrateError
 from orchestrator.ui.cli.common import print_error, print_problems, print_warnings
 from orchestrator.ui.cli.help_page import ProgramGroup
-from orchestrator.ui.cli.results import clean, collect, compare, evaluate, figures, report, sync
+from orchestrator.ui.cli.results import clean, collect, compare, evaluate, figures, report, sync, verify
 from orchestrator.ui.cli.setup import doctor, init, profiles, schema
 from orchestrator.ui.cli.submit import accept, audit, cancel_retry, check, delegated, estimate, sweep
 from orchestrator.ui.cli.watch import logs, monitor, status, top
@@ -56,6 +56,7 @@ app.command("collect")(collect.collect)
 app.command("report")(report.report)
 app.command("figures")(figures.figures)
 app.command("compare")(compare.compare)
+app.command("verify")(verify.verify)
 app.command("clean")(clean.clean)
 app.command("profiles")(profiles.profiles)
 app.command("schema")(schema.schema)

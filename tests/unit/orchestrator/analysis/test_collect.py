@@ -41,7 +41,8 @@ COLUMNS = (
     "generalization_gap evaluation_episodes dropped_metrics caught_error exactness "
     "hostname cpu_model cpu_capability cores gpu_model gpu_capability actors processes threads run_cores "
     "peak_memory_mb flop_per_frame machine_flops_per_core "
-    "versions code_id accepted_as commit dirty config_hash metrics_hash started ended reason"
+    "versions code_id accepted_as prefix adopted_from verified commit dirty config_hash metrics_hash started "
+    "ended reason"
 )
 
 

@@ -10,7 +10,7 @@ from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Column, Table
 from orchestrator.analysis.report.blocks import FoldedText, Section, Text
 from orchestrator.analysis.report.data import ReportData
-from orchestrator.analysis.run_table import RunRow
+from orchestrator.analysis.run_table import VERIFIED, RunRow
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
 from orchestrator.status.ledger import accepted_changes
@@ -66,6 +66,8 @@ def _facts(rows: Sequence[RunRow]) -> dict[str, Counter[str]]:
                 facts[name][_said(row[column])] += 1
         for package, version in json.loads(row["versions"] or "{}").items():
             facts.setdefault(package, Counter())[str(version)] += 1
+    if any(row[VERIFIED] for row in finished):
+        facts["verified"] = Counter(row[VERIFIED] or "not verified" for row in finished)
     hashes = facts["configurations"]
     if len(hashes) > 1:
         facts["configurations"] = Counter({f"{len(hashes)} different ones, see the runs": len(finished)})

@@ -1,0 +1,1 @@
+"""Train finished runs again and compare the metrics, bit for bit."""
