@@ -31,7 +31,7 @@ _WORDS = (
         r"(obs|state)\w*_?(rms|norm\w*|mean|var|std|stats?)|rms|norm\w*|running\w*|scaler",
     ),
     ("target network", r"target\w*|\w*_targ(et)?|tgt\w*|\w+_target"),
-    ("exploration schedule", r"eps|epsilon\w*|explor\w*|temperature|alpha|beta|noise\w*|sigma"),
+    ("exploration schedule", r"eps|epsilon\w*|explor\w*|temperature|(log_)?(alpha|temp)|beta|noise\w*|sigma"),
     ("learning-rate schedule", r"lr|learning_?rate|lrnow|schedul\w*|anneal\w*|step_?size"),
     ("best or early-stopping state", r"best\w*|patience|stale\w*|bad\w*|no_improve\w*|early\w*"),
     ("episode in progress", r"(ep|episode|episodic)\w*|dones?|elapsed\w*|lstm\w*|hidden\w*"),
