@@ -22,6 +22,7 @@ _NEEDED = {
     "estimate": ["tiny.yaml"],
     "sync": ["host:folder"],
     "report": ["tiny"],
+    "verify": ["tiny"],
 }
 
 

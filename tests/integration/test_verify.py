@@ -115,6 +115,7 @@ def test_honest_runs_are_equal_and_a_changed_row_is_named(tmp_path: Path) -> Non
     assert "verified" in page
 
 
+@pytest.mark.nightly
 def test_of_a_longer_run_only_the_rest_is_trained_again(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "lab")
     train(lab, grid(lab, 4, seeds=2))
@@ -162,6 +163,7 @@ def test_the_first_part_alone_is_trained_and_a_killed_command_goes_on(tmp_path: 
     assert "iteration 3, 3 frames" in verify(lab, "--first", "0.1", code=1)
 
 
+@pytest.mark.nightly
 def test_runs_that_cannot_be_repeated_have_no_verdict(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "lab")
     lab.write_grid("tiny", "command", {"command": ["false"]}, {"seed": [0]})

@@ -32,12 +32,15 @@ class SavedRing:
         self._longest = max(1, self._capacity // _SEGMENTS_PER_RING)
         self.segments: list[Segment] = []
 
-    def save(self, store: CheckpointStore) -> list[Segment]:
-        """Write new items; return all segments that hold live items, in order."""
+    def save(self, store: CheckpointStore, *, last: bool = False) -> list[Segment]:
+        """Write new items; return all segments that hold live items, in order.
+
+        ``last``: no checkpoint of this run follows; rewrite all short segments at the end as one or two.
+        """
         added: int = self._buffer.write_count
         oldest = max(0, added - self._capacity)
         kept = [segment for segment in self.segments if segment.stop > oldest]
-        self.segments = kept[: len(kept) - self._to_merge(kept)]
+        self.segments = kept[: len(kept) - self._to_merge(kept, last=last)]
         start = self.segments[-1].stop if self.segments else oldest
         while start < added:
             count = min(self._longest, added - start)
@@ -46,11 +49,11 @@ class SavedRing:
             start += count
         return list(self.segments)
 
-    def _to_merge(self, segments: list[Segment]) -> int:
+    def _to_merge(self, segments: list[Segment], *, last: bool) -> int:
         """Return how many segments at the end to rewrite as fewer, so that files do not become many."""
         short = list(itertools.takewhile(lambda segment: segment.count < self._longest, reversed(segments)))
         enough = sum(segment.count for segment in short) >= self._longest or len(short) >= _MOST_SHORT
-        return len(short) if enough else 0
+        return len(short) if enough or last else 0
 
     def load(self, store: CheckpointStore, segments: Iterable[Segment], added: int) -> None:
         """Fill the ring as it was after ``added`` items."""

@@ -262,7 +262,7 @@ class ResumableExperiment(Experiment):
         self.context.before_checkpoint()
         segments: list[Segment] = []
         for ring in self.rings:
-            segments += ring.save(self.store)
+            segments += ring.save(self.store, last=self.finished)
         state = save_state(self, ITEMS)
         if self.callbacks:
             self._on_state_dict(state.setdefault("callbacks", {}))

@@ -103,6 +103,7 @@ def test_files_stay_few_however_often_a_checkpoint_is_written(tmp_path: Path) ->
     for number in range(150):
         buffer.extend(TensorDict({"number": torch.tensor([number])}, [1]))
         assert len(ring.save(store)) <= 65
+    assert len(ring.save(store, last=True)) == 1
     other = TensorDictReplayBuffer(storage=LazyTensorStorage(100_000), batch_size=16)
     SavedRing(other, 0).load(store, ring.segments, 150)
     load_cursor(other, save_cursor(buffer))
