@@ -32,6 +32,7 @@ from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, att
 from orchestrator.rundir.copies.adoption import adopted_from
 from orchestrator.rundir.files.atomic import write_atomic
 from orchestrator.rundir.files.kinds import MALFORMED
+from orchestrator.rundir.records.ledger_entries import FoundEntry
 from orchestrator.rundir.records.verifications import DIFFERS, Verification, standing_verification
 from orchestrator.status.ledger import accepted_changes, accepted_codes
 from orchestrator.status.run_times import AttemptTime, attempt_times
@@ -206,6 +207,12 @@ class _Reader:
         """The verifications of each run."""
         return self.sweep.verifications.by_run()
 
+    @cached_property
+    def found(self) -> frozenset[str]:
+        """Runs with results that no worker of the sweep published: only these can be adopted ones."""
+        entries = (entry for entry in self.seen.ledger if isinstance(entry, FoundEntry))
+        return frozenset(run_id for entry in entries for run_id in entry.runs)
+
     def read(self, index: IndexRow) -> RunReading:
         run_dir, run_id = self.sweep.run_to_read(index.run_id), index.run_id
         problems: list[str] = []
@@ -224,7 +231,7 @@ class _Reader:
             state, reason = self._unfinished(run_id, attempts, problems)
         surveyed = self.seen.target(run_id) if run_id in self.seen.statuses else None
         facts["target"] = facts.get("target") or surveyed
-        if (adopted := _guarded(lambda: adopted_from(run_dir), problems)) is not None:
+        if run_id in self.found and (adopted := _guarded(lambda: adopted_from(run_dir), problems)):
             facts["adopted_from"] = adopted.origin
         facts["accepted_as"] = self.accepted.get((run_id, facts.get("code_id") or ""))
         if facts and run_id in self.verified:

@@ -34,10 +34,10 @@ kills = float(os.environ.get("KILLS", 0))
 start = run.resume(state, generator, total=steps, exactness=sys.argv[3], every=0)
 for step in range(start + 1, steps + 1):
     state[0] += generator.random()
-    if random.SystemRandom().random() < kills:
-        os.kill(os.getpid(), signal.SIGKILL)
     run.log(step, **{"return": state[0]})
-    run.save(step)
+    run.save(step, now=True)
+    if random.SystemRandom().random() < kills:  # each attempt gets further: none is in vain
+        os.kill(os.getpid(), signal.SIGKILL)
 """
 
 

@@ -121,15 +121,13 @@ def test_a_run_killed_between_its_last_checkpoint_and_its_result_trains_no_more(
     assert RunDir(folder).attempts()[-1].metrics.read_text().count("\n") == 1
 
 
-def test_the_last_checkpoint_holds_what_was_learned_and_no_replay_buffer(
-    nursery: Nursery, tmp_path: Path
-) -> None:
+def test_the_last_checkpoint_holds_all_that_a_longer_run_needs(nursery: Nursery, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert nursery.run(Attempt(str(folder), NAVIGATION_IQL)) == 0
     [final] = [Path(path) for path in json.loads((folder / "outcome.json").read_text())["files"]]
     content = torch.load(final, weights_only=True)
-    assert content["segments"] == []
-    assert set(content["payload"]) == {"counters", "losses", "policy", "best"}
+    assert sum(segment["count"] for segment in content["segments"]) >= 400  # the whole ring
+    assert {"counters", "losses", "policy", "best", "optimizers", "torch_random"} <= set(content["payload"])
     assert content["payload"]["counters"]["total_frames"] == 6 * FRAMES
 
 
