@@ -18,8 +18,9 @@ from jobs.training.processes.life import Life
 from jobs.training.processes.ranks import Ranks
 from jobs.training.processes.run_memory import RunMemory
 from orchestrator.config.program.identity import ProgramFiles
+from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
-from orchestrator.core.types import PluginSource, Run
+from orchestrator.core.types import KEPT, PluginSource, Run
 from orchestrator.planning.throughput.measure import Window, rate
 from orchestrator.rundir import (
     AttemptDir,
@@ -280,6 +281,11 @@ class RunContext:
         self._iteration_seconds, self._iteration_began = now - self._iteration_began, now
         if self.stopping:
             raise InterruptedRun(self.stop_signal)
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the last checkpoint holds all that a longer run needs: not of a run that ends by time."""
+        return self.run.keep == KEPT[0] and get_trainer(self.run.trainer).minutes_of(self.run) is None
 
     @property
     def stopping(self) -> bool:

@@ -161,8 +161,7 @@ class _Loop:
             self._logged = time.monotonic()
             while not self._over:
                 self._iterate()
-            keeps = context.run.keep == "state" and schedule.minutes is None
-            state = self._state(running=keeps)
+            state = self._state(running=context.keeps_state)
         context.before_checkpoint()
         final = self._store.save(self._frames, state)
         context.checkpointed(self._frames)
@@ -174,7 +173,7 @@ class _Loop:
             config=self._config,
             evaluation=schedule.evaluation if schedule.evaluation_interval else None,
             files=((final.path, True), (policy, True), *((path, False) for path in self._policies)),
-            final_state=(final.path,) if keeps else (),
+            final_state=(final.path,) if context.keeps_state else (),
         )
 
     @property

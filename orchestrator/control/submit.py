@@ -20,6 +20,7 @@ from orchestrator.control.poll import (
     poll_sweep,
     settle_submissions,
 )
+from orchestrator.control.reuse.adopted import Adoptions
 from orchestrator.control.reuse.reuse import NOTHING, Reuse, find_reuse
 from orchestrator.control.staleness import with_stale
 from orchestrator.control.submission import Submission, scripts_of, without
@@ -124,7 +125,8 @@ class SweepState:
             targets={**self.seen.targets, **dict.fromkeys(new, plan.target)},
             ledger=(*before, entry) if ledger is None else ledger,
         )
-        return replace(self, told=seen, found={}, seen=seen, chances=())
+        reuse = replace(self.reuse, adoptions=Adoptions())  # they are in place
+        return replace(self, told=seen, found={}, seen=seen, chances=(), reuse=reuse)
 
 
 def inspect_sweep(

@@ -17,6 +17,8 @@
         attempts/<n>/claim         its holder; the modification time renews the lease
                      log.txt  metrics.jsonl  checkpoints/  scratch/  wandb/ or wandb.tar  events.out.tfevents…
                      end.json      the reason of the attempt's end
+        attempts/0/                a shorter run's final state, which prefix.json names: the run's beginning
+        adopted.json               the tree that an adopted run comes from
         result.json                last, by link(): the result with its manifest of checksums
         retired-<n>.json           a result retired by a retry, or the reason for none: of attempts up to n
       results.parquet  results.csv  metrics.parquet  marl_eval.json  report/  figures/

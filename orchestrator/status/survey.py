@@ -62,6 +62,11 @@ class RunStatus:
         return ": ".join(part for part in (self.reason and self.reason.value, self.message) if part)
 
     @property
+    def has_begun(self) -> bool:
+        """Whether a worker ever took the run, or it needs none."""
+        return bool(self.attempt) or self.state not in (RunState.PENDING, RunState.SKIPPED)
+
+    @property
     def unpaid(self) -> bool:
         """Whether the worker interrupted the run because its share of the budget was spent."""
         return self.state is RunState.INTERRUPTED and self.reason is Reason.BUDGET

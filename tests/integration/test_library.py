@@ -126,3 +126,10 @@ def test_killed_while_it_adopts_nothing_is_lost_or_doubled(labs: tuple[Lab, Lab]
         assert len(run.history()) == 4
         assert (adopted_from(run) is not None) == (run_id in old.dir().run_ids())
     assert not [path for path in (new.dir().path / "runs").iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.nightly
+def test_an_audit_takes_nothing_from_a_library(labs: tuple[Lab, Lab]) -> None:
+    _, new = labs
+    found = json.loads(new.run("audit", "grid.yaml", "--set", "steps=4", "--json"))
+    assert (found["verdict"], bool(found["kills"])) == ("exact", True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ for step in range(start + 1, steps + 1):
 
 def grid(lab: Lab, steps: int, kind: str = "plain", seeds: int = 3) -> dict[str, Any]:
     (lab.folder / "train.py").write_text(PROGRAM)
-    command = ["python", "train.py", "{steps}", "{seed}", kind, str(lab.folder / "steps.log")]
+    command = [sys.executable, "train.py", "{steps}", "{seed}", kind, str(lab.folder / "steps.log")]
     base = {"command": command, "steps": steps}
     return {
         "name": "tiny",

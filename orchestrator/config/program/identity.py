@@ -121,6 +121,14 @@ class ProjectFiles:
             self._programs[key] = ProgramFiles(self._hashed(named, patterns, opened))
         return self._programs[key]
 
+    def id_of(self, point: Mapping[str, Any], listed: Any, *, traced: bool) -> str | None:
+        """Return the id that a run of this point has today.
+
+        ``listed``: the files in its result's ``code_files``, of which with ``traced`` no others count.
+        """
+        files = ProgramFiles.from_json(listed) if traced else None
+        return self.program(point, None if files is None else frozenset(files.files)).id
+
     def narrowed(self, before: ProgramFiles, point: Mapping[str, Any]) -> ProgramFiles:
         """Restrict an earlier set of files to those that the point selects."""
         patterns = Patterns.of(point.get(CODE_KEY))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.config.code.identity import code_id
-from orchestrator.config.program.identity import ProgramFiles, project_files
+from orchestrator.config.program.identity import project_files
 from orchestrator.config.trainers import get_trainer
 from orchestrator.control.audit import trials
 from orchestrator.control.audit.compare import differences, ignored
@@ -57,12 +57,8 @@ def audit_of_today(sweep: Sweep, sweep_dir: SweepDir) -> Audit | None:
         today = code_id(spec) if spec is not None else ""
         return next((one for one in audits if one.code_id == today), None)
     files = project_files(Path.cwd(), [sweep_dir.results.resolve()])
-    for one in audits:
-        listed = ProgramFiles.from_json(one.code_files)
-        opened = frozenset(listed.files) if listed is not None and one.traced else None
-        if files.program(dict(one.point), opened).id == one.code_id:
-            return one
-    return None
+    ids = ((one, files.id_of(one.point, one.code_files, traced=one.traced)) for one in audits)
+    return next((one for one, today in ids if one.code_id == today), None)
 
 
 class _Audit:
@@ -112,7 +108,7 @@ class _Audit:
             point=self._sweep.runs[0].point,
             frames=straight.frames,
             kills=killed.kills,
-            declared=straight.exactness,
+            declared=result.exactness or "undeclared",
             code_id=result.code_id or "unknown",
             time=0.0,
             seconds=0.0,

@@ -8,19 +8,19 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.rundir import Row
 from orchestrator.rundir.attempts.metrics import is_of_machine
-from orchestrator.rundir.records.audits import Difference
+from orchestrator.rundir.records.audits import MetricDifference
 
 
-def differences(straight: Sequence[Row], other: Sequence[Row]) -> tuple[Difference, ...]:
+def differences(straight: Sequence[Row], other: Sequence[Row]) -> tuple[MetricDifference, ...]:
     """Return the metrics that differ, those that differ first at the head. Times and loads do not count."""
     one, two = _by_frames(straight), _by_frames(other)
-    found: dict[str, Difference] = {}
+    found: dict[str, MetricDifference] = {}
     for frames in sorted({*one, *two}):
         for name, was, became in _differing(one.get(frames, {}), two.get(frames, {})):
             size = abs(was - became) if was is not None and became is not None else math.inf
-            before = found.setdefault(name, Difference(name, frames, was, became, 0.0))
+            before = found.setdefault(name, MetricDifference(name, frames, was, became, 0.0))
             if size > before.largest and math.isfinite(size):
-                found[name] = Difference(name, before.frames, before.straight, before.other, size)
+                found[name] = MetricDifference(name, before.frames, before.straight, before.other, size)
     return tuple(sorted(found.values(), key=lambda one: one.frames))
 
 

@@ -16,7 +16,7 @@ from orchestrator.control.cloud.exchange import Tell
 from orchestrator.control.flow import flow_of
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import RunState, Sweep
-from orchestrator.planning.plan import SubmitOptions
+from orchestrator.planning.plan import ReuseOption, SubmitOptions
 from orchestrator.rundir import Result, Row, RunDir, SweepDir
 
 # The variable of a program that an audit watches: the folder with its plan and its answers.
@@ -59,10 +59,6 @@ class Trial:
     checkpointed: bool
 
     @property
-    def exactness(self) -> str:
-        return str(self.result.fields.get("exactness") or "undeclared")
-
-    @property
     def frames(self) -> int:
         return self.rows[-1].frames
 
@@ -92,7 +88,7 @@ def train(sweep: Sweep, folder: Path, plan: Plan, tell: Tell, *, watched_kills: 
     sweep_dir, (run,) = SweepDir(results, sweep.name), sweep.runs
     killer = _Killer(sweep_dir.run(run.run_id), watched_kills)
     with _environment(HOOK, str(hook)), killer.watching():
-        flow = flow_of(sweep, sweep_dir, SubmitOptions(1), "local")
+        flow = flow_of(sweep, sweep_dir, SubmitOptions(1, reuse=ReuseOption.NONE), "local")
         seen = None
         try:
             flow.start(tell, tell, detach=False)

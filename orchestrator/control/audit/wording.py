@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orchestrator.core.formatting import count
-from orchestrator.rundir.records.audits import EXACT, NOT_DETERMINISTIC, Audit, Difference, LeftOut
+from orchestrator.rundir.records.audits import EXACT, NOT_DETERMINISTIC, Audit, LeftOut, MetricDifference
 
 _MOST_METRICS = 5
 
@@ -37,7 +37,7 @@ def _metrics(found: Audit, other: str) -> Iterator[str]:
         yield f"  and {count(more, 'more metric')}"
 
 
-def _pair(one: Difference, other: str) -> str:
+def _pair(one: MetricDifference, other: str) -> str:
     return f"straight {one.straight}, {other} {one.other} (largest difference {one.largest:.3g})"
 
 
@@ -51,5 +51,4 @@ def _parts(found: Audit) -> Iterator[str]:
 
 def _part(one: LeftOut) -> str:
     values = f": {one.was} became {one.became}" if (one.was or one.became) and one.was != one.became else ""
-    sure = " (put back, the runs are equal)" if one.confirmed else ""
-    return f"{one.kind} {one.name}{values}{sure}"
+    return f"{one.kind} {one.name}{values}"

@@ -241,10 +241,12 @@ class SharedTargets:
         state = replace(now.state, seen=_freed(now.state.seen, taken))
         now = replace(now, state=state, seen=_freed(now.seen, taken))
         todo, arrays, waiting = self.todo(now.seen), list[Mapping[str, Any]](), 0
+        reused = list[str]()
         for target, assignment in self._shares(now, todo, self._targets):
             plan, state = target.rehearse(state, assignment)
             arrays += [{**array, "target": target.name} for array in plan["arrays"]]
             notes += [f"{target.name}: {note}" for note in plan["notes"]]
+            reused += plan["reused"]
             waiting += plan["waiting"]
             todo = [run for run in todo if run not in assignment.run_ids]
         names, waiting = ", ".join(target.name for target in self._targets), waiting + len(todo)
@@ -253,6 +255,7 @@ class SharedTargets:
             "arrays": arrays,
             "skipped": self.skipped,
             "waiting": waiting,
+            "reused": list(dict.fromkeys(reused)),
             "notes": notes,
         }
 

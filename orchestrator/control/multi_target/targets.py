@@ -110,7 +110,8 @@ class LocalTarget:
         """
         prospect = plan_sweep(state, self._backend.capacity(), self._options, assignment)
         done = submit_checked(prospect, self._backend, define=define)
-        return TargetSubmission(bool(done.plan.jobs), done.state, done.plan.waiting, done.notes)
+        notes = (*done.planned.reused, *done.notes)
+        return TargetSubmission(bool(done.plan.jobs), done.state, done.plan.waiting, notes)
 
     def rehearse(
         self, state: SweepState, assignment: TargetAssignment

@@ -17,9 +17,6 @@ from orchestrator.rundir.copies.adoption import adopt
 from orchestrator.rundir.records.ledger_entries import FoundEntry, FoundResult
 from orchestrator.status.survey import RunStatus, Survey
 
-# Runs that have not begun.
-_TO_DO = (RunState.PENDING, RunState.SKIPPED)
-
 
 @dataclass(frozen=True)
 class Adoptable:
@@ -63,7 +60,7 @@ def find_adoptable(
 
     Without a ``judge`` those of other code and machines count, too.
     """
-    wanted = {run.run_id: run for run in sweep.runs if _has_not_begun(seen.statuses[run.run_id])}
+    wanted = {run.run_id: run for run in sweep.runs if not seen.statuses[run.run_id].has_begun}
     found: dict[str, Adoptable] = {}
     offered: dict[str, str] = {}
     for library, run, result in _finished(libraries, wanted):
@@ -91,10 +88,6 @@ def adopt_all(adoptions: Adoptions, sweep_dir: SweepDir) -> Iterator[str]:
             yield f"run {run_id} is not adopted: {error}"
     if adopted:
         sweep_dir.add_to_ledger(FoundEntry(runs=adopted))
-
-
-def _has_not_begun(status: RunStatus) -> bool:
-    return status.state in _TO_DO and not status.attempt
 
 
 def _finished(

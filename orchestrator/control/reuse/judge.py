@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.config.code.identity import code_id
-from orchestrator.config.program.identity import ProgramFiles, project_files
+from orchestrator.config.program.identity import project_files
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core.machine.hardware import cpu_capability
 from orchestrator.core.types import Run
@@ -37,7 +37,5 @@ class Judge:
             self._trainer_code = self._trainer_code or code_id(self._spec)
             return set(result.code_ids or [result.code_id]) == {self._trainer_code}
         files = project_files(self._start, [self._results])
-        listed = ProgramFiles.from_json(result.fields.get("code_files"))
-        traced = listed is not None and result.fields.get("code_traced") is True
-        opened = frozenset(listed.files) if listed is not None and traced else None
-        return result.code_id is not None and files.program(run.point, opened).id == result.code_id
+        listed, traced = result.fields.get("code_files"), result.fields.get("code_traced") is True
+        return result.code_id is not None and files.id_of(run.point, listed, traced=traced) == result.code_id

@@ -16,16 +16,12 @@ from orchestrator.control.reuse.judge import Judge
 from orchestrator.control.reuse.library import Library, bring_all, own_tree
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import count, millions
-from orchestrator.core.types import Run, RunState, Sweep, Value, run_identity
+from orchestrator.core.types import Run, Sweep, Value, run_identity
 from orchestrator.rundir import Result, RunDir, SweepDir
 from orchestrator.rundir.attempts.absent_files import read_absent
 from orchestrator.rundir.copies.prefix import Prefix, place_prefix
 from orchestrator.rundir.records.ledger_entries import Beginning, PrefixEntry
 from orchestrator.status.survey import Survey
-
-# With these an interrupted run equals one left alone, so that a shorter one can be a beginning.
-_GOES_ON = ("exact", "reset")
-_BEGINS = (RunState.PENDING, RunState.SKIPPED)
 
 
 @dataclass(frozen=True)
@@ -142,8 +138,7 @@ class _Finder:
     def may_begin(self, run: Run, seen: Survey) -> bool:
         """Return whether a run has not begun, not even with a prefix, and does not end by time."""
         status = seen.statuses[run.run_id]
-        fresh = status.state in _BEGINS and not status.attempt and status.frames is None
-        return fresh and self._spec.minutes_of(run) is None
+        return not status.has_begun and status.frames is None and self._spec.minutes_of(run) is None
 
     def pairs(self, runs: Mapping[str, Run]) -> Iterator[tuple[str, float, _Shorter]]:
         """Yield runs by id with their lengths, each with every shorter one, the longest first."""
@@ -204,8 +199,8 @@ class _Finder:
             return f"write `length: {length}` if nothing of the program but its end depends on it"
         if why := self._spec.bound_to_length(result.fields["config"]):
             return why
-        if (exactness := result.fields.get("exactness")) not in _GOES_ON:
-            return f"their exactness is {exactness!r}, and only exact runs go on bit for bit"
+        if not result.is_repeatable:
+            return f"their exactness is {result.exactness!r}, and only exact runs go on bit for bit"
         if why := self._judge.difference(run, result):
             return f"they were {why}"
         prefix = Prefix.of(shorter.run, result, shorter.library.text)

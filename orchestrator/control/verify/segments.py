@@ -14,9 +14,6 @@ from orchestrator.core.types import Run, Sweep
 from orchestrator.rundir import IndexRow, Result, RunDir, SweepDir, sha256
 from orchestrator.rundir.copies.prefix import Prefix, prefix_of
 
-# What such runs train is the same each time.
-_REPEATABLE = ("exact", "reset")
-
 
 @dataclass(frozen=True)
 class Segment:
@@ -93,8 +90,8 @@ class _Finder:
             return f"its trainer is {run.trainer}, and that of the latest grid {self._spec.name}"
         if self._spec.minutes_of(run) is not None:
             return "it ends by time, each time at other frames"
-        if (exactness := result.fields.get("exactness")) not in _REPEATABLE:
-            return f"its exactness is {exactness!r}, so its bits are not repeatable"
+        if not result.is_repeatable:
+            return f"its exactness is {result.exactness!r}, so its bits are not repeatable"
         if result.code_id is None:
             return "its code is unknown"
         return "" if self._judge.is_todays(run, result) else "stale: trained by other code than today's"

@@ -16,7 +16,7 @@ EXACT, NOT_EXACT, NOT_DETERMINISTIC = "exact", "not exact", "not deterministic"
 
 
 @dataclass(frozen=True)
-class Difference:
+class MetricDifference:
     """A metric that differs between two executions, from ``frames`` on, where it had these values.
 
     ``None`` stands for no value. ``largest``: the largest absolute difference of all.
@@ -34,14 +34,12 @@ class LeftOut:
     """A part of the program's state that a resumed run lacks: its kind in words, and its place.
 
     ``was`` and ``became``: its value in the straight run and in the resumed one, as text.
-    ``confirmed``: the runs were equal once it was put back.
     """
 
     kind: str
     name: str
     was: str = ""
     became: str = ""
-    confirmed: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class Audit:
     code_id: str
     time: float
     seconds: float
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[MetricDifference, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     code_files: Mapping[str, Any] | None = None
     traced: bool = False

@@ -68,8 +68,14 @@ class Result(msgspec.Struct, frozen=True):
     code_id: str | None = None
     code_ids: tuple[str, ...] = ()
     remark: str = ""
+    exactness: str | None = None
     final_state: tuple[str, ...] = ()
     fields: Mapping[str, Any] = {}
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether another training, also one that is interrupted, has the same bits."""
+        return self.exactness in ("exact", "reset")
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Self:

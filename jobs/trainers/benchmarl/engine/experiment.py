@@ -113,7 +113,6 @@ class ResumableExperiment(Experiment):
         self.training_environments = Environments(environment, repeat=True)
         self.evaluation_environments = Environments(self.test_env, repeat=False)
         self._restart_rollout_at: int | None = None
-        self._keeps_state = context.run.keep == "state" and minutes_of(context.run) is None
         self._final: tuple[Path, ...] = ()
         if self.config.collect_with_grad:
             self._wrap_rollout()
@@ -180,7 +179,7 @@ class ResumableExperiment(Experiment):
         if self.exactness == RESET and boundary:
             self._restart_environments()
         if self.finished:
-            if boundary and self._keeps_state:
+            if boundary and self.context.keeps_state:
                 self._final = self._save_checkpoint()
             return
         if boundary and (self.context.stopping or self._checkpoints.due(self.total_frames)):

@@ -33,7 +33,9 @@ def verify(
         int | None,
         typer.Option("--sample", min=1, metavar="N", help="Runs to train again.", show_default=False),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Draws the sample; one that nobody knew before.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Draw the sample by it; choose a new one each time.")
+    ] = 0,
     falsified: Annotated[
         float,
         typer.Option(

@@ -16,7 +16,7 @@ from orchestrator.control.audit.compare import differences, ignored
 from orchestrator.control.audit.left_out import left_out
 from orchestrator.control.audit.wording import lines
 from orchestrator.rundir import Row, SweepDir
-from orchestrator.rundir.records.audits import Audit, Difference, LeftOut
+from orchestrator.rundir.records.audits import Audit, LeftOut, MetricDifference
 
 
 def rows(*values: float, name: str = "return") -> list[Row]:
@@ -24,7 +24,7 @@ def rows(*values: float, name: str = "return") -> list[Row]:
 
 
 def test_the_first_frames_and_the_largest_difference_of_a_metric_are_named() -> None:
-    assert differences(rows(1, 2, 3, 4), rows(1, 2, 3.5, 6)) == (Difference("return", 30, 3, 3.5, 2),)
+    assert differences(rows(1, 2, 3, 4), rows(1, 2, 3.5, 6)) == (MetricDifference("return", 30, 3, 3.5, 2),)
     assert differences(rows(1, 2), rows(1, 2)) == ()
 
 
@@ -32,7 +32,7 @@ def test_bits_count_and_not_a_number_equals_itself() -> None:
     assert differences(rows(0.0), rows(-0.0))
     assert differences(rows(0.1 + 0.2), rows(0.3))
     assert differences(rows(math.nan), rows(math.nan)) == ()
-    assert differences(rows(1, 2), rows(1)) == (Difference("return", 20, 2, None, 0.0),)
+    assert differences(rows(1, 2), rows(1)) == (MetricDifference("return", 20, 2, None, 0.0),)
 
 
 def test_times_and_loads_do_not_count() -> None:
@@ -135,7 +135,7 @@ def test_the_verdict_in_words() -> None:
     )
     lost = audit(
         "not exact",
-        differences=(Difference("return", 40, 1.0, 2.0, 1.5),),
+        differences=(MetricDifference("return", 40, 1.0, 2.0, 1.5),),
         left_out=(LeftOut("exploration schedule", "epsilon", "0.5", "1.0"),),
     )
     assert [*lines(lost)][1:4] == [
