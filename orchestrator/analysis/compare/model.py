@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.analysis.groups.comparability import ReturnTerms
+from orchestrator.analysis.groups.comparability import ReturnTerms, classes
 from orchestrator.analysis.groups.curves import ReturnCurve
 from orchestrator.analysis.groups.grouping import Members
+from orchestrator.analysis.groups.variants import Variant
 from orchestrator.analysis.statistics.bootstrap import Estimate, middle
+from orchestrator.analysis.statistics.pairs import difference_within
 from orchestrator.analysis.statistics.ratios import Ratio
 from orchestrator.core.labels import Point
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
@@ -57,6 +59,11 @@ class ComparedValue(ValueRatios):
     def n(self) -> int:
         """Number of runs that count."""
         return len(self.members.counted()[0])
+
+    @property
+    def variant(self) -> Variant:
+        """The final returns as those of a variant, in a task without a name."""
+        return Variant(self.value, 0, 0, {"": self.returns}, {"": self.terms})
 
     @property
     def trained(self) -> bool:
@@ -139,6 +146,14 @@ class KeyComparison:
     def priced(self) -> bool:
         """Whether the cost of some run is known."""
         return any(cell.figures[DOLLARS] for combination in self.combinations for cell in combination.cells)
+
+    def within_pairs(self, combination: Combination, cell: ComparedValue) -> Estimate | None:
+        """Difference of a cell's returns from the baseline's, if they are ranked within pairs of runs."""
+        base = combination.cell(self.baseline)
+        sides = [] if base is None or base is cell or self.across_tasks else [cell, base]
+        if len(classes((side, side.terms) for side in sides)) != 1:
+            return None
+        return difference_within([side.returns for side in sides], [side.terms.luck for side in sides])
 
     def named(self, value: str) -> str:
         """Format a value for a sentence: numbers with the key before them."""

@@ -20,7 +20,7 @@ from orchestrator.analysis.compare.model import (
 )
 from orchestrator.analysis.compare.wording import asks_speed, least_seeds, notes, verdict
 from orchestrator.analysis.groups.comparability import UNRANKED, classes
-from orchestrator.analysis.groups.improvement import probability_of_improvement
+from orchestrator.analysis.groups.improvement import against
 from orchestrator.analysis.statistics.bootstrap import Estimate
 from orchestrator.analysis.statistics.ratios import Ratio
 from orchestrator.analysis.statistics.significance import FEW_SEEDS
@@ -140,13 +140,11 @@ def _chance(cell: ComparedValue, base: ComparedValue | None) -> Cell:
         return Cell("too few seeds")
     if len(classes((side, side.terms) for side in (base, cell))) > 1:
         return Cell(UNRANKED)
-    mine, theirs = (cell.terms.merits(side.returns) for side in (cell, base))
-    found = probability_of_improvement([mine], [theirs])
-    return cells.estimated(Estimate(*found, len(cell.returns)), "{:.2f}".format)
+    return cells.estimated(against(cell.variant, base.variant, ("",)), "{:.2f}".format)
 
 
 # Figures with an interval, of which CSV has three columns.
-_WITH_INTERVAL = ("speed_up", "end_to_end_speed_up", "efficiency", "memory", *_RETURNS)
+_WITH_INTERVAL = ("speed_up", "end_to_end_speed_up", "efficiency", "memory", "paired_difference", *_RETURNS)
 
 
 def as_csv(compared: KeyComparison) -> str:
@@ -194,7 +192,7 @@ def as_json(compared: KeyComparison) -> dict[str, Any]:
                 "keys": dict(combination.point),
                 "equal_frames": combination.frames,
                 "equal_seconds": combination.seconds,
-                "cells": [_cell_json(cell, compared.typed) for cell in combination.cells],
+                "cells": [_cell_json(compared, combination, cell) for cell in combination.cells],
             }
             for combination in compared.combinations
         ],
@@ -220,13 +218,15 @@ def _ratio_json(ratio: Ratio, typed: Mapping[str, Any]) -> dict[str, Any]:
     return {**asdict(ratio), "better": typed[ratio.better], "other": typed[ratio.other]}
 
 
-def _cell_json(cell: ComparedValue, typed: Mapping[str, Any]) -> dict[str, Any]:
+def _cell_json(compared: KeyComparison, combination: Combination, cell: ComparedValue) -> dict[str, Any]:
     returns = zip(_RETURNS, (cell.final, cell.at_frames, cell.at_time), strict=True)
+    within = compared.within_pairs(combination, cell)
     return {
-        **_ratios_json(cell, typed),
+        **_ratios_json(cell, compared.typed),
         "n": cell.n,
         "states": cell.members.states,
         **{name: cell.middle(name) for name in cell.figures},
         **{name: one and asdict(one) for name, one in returns},
+        **({} if within is None else {"paired_difference": asdict(within)}),
         "note": cell.note,
     }

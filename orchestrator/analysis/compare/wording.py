@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from orchestrator.analysis.cells import text
 from orchestrator.analysis.compare.model import Combination, ComparedValue, KeyComparison, ValueRatios
 from orchestrator.analysis.compare.pairing import PER_CORE, PER_DOLLAR, PER_THREAD
 from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import UNRANKED, classes, differences, mixed_code
 from orchestrator.analysis.groups.grouping import Final, SeedGroup
+from orchestrator.analysis.groups.improvement import Improvement, against
 from orchestrator.analysis.groups.keys import HARDWARE, SWEEP, TARGET
 from orchestrator.analysis.groups.limits import about, single_value
 from orchestrator.analysis.groups.speeds import is_provisional
+from orchestrator.analysis.groups.variants import panels_of_pairs
+from orchestrator.analysis.statistics.pairs import in_words
 from orchestrator.analysis.statistics.ratios import Ratio
-from orchestrator.analysis.statistics.significance import (
-    FEW_SEEDS,
-    LEVEL,
-    chance_of_wins,
-    holm,
-    least_chance,
-    wins,
-)
+from orchestrator.analysis.statistics.significance import FEW_SEEDS, LEVEL, holm
 from orchestrator.analysis.verdict.fastest import is_of_speed
 from orchestrator.analysis.verdict.leaders import TaskAnswer, answers
 from orchestrator.core.formatting import count, duration, listed
@@ -176,7 +170,9 @@ def _returns_text(compared: KeyComparison, value: str, values: int = 1) -> str:
     fair = [pair for pair in pairs if len(classes((cell, cell.terms) for cell in pair)) == 1]
     if not fair:
         return "final returns are not comparable, so they are not ranked"
-    told = Counter(_higher([pair for pair in fair if least_seeds(pair) >= FEW_SEEDS], values))
+    enough = [pair for pair in fair if least_seeds(pair) >= FEW_SEEDS]
+    tests = [against(mine.variant, base.variant, ("",), intervals=False) for mine, base in enough]
+    told = Counter(_higher(tests, values))
     few, apart = len(fair) - told.total() + told["few"], told["higher"] + told["lower"]
     if few == len(pairs):
         seeds = min(map(least_seeds, fair))
@@ -186,9 +182,9 @@ def _returns_text(compared: KeyComparison, value: str, values: int = 1) -> str:
             able = f" in each of {len(pairs)} combinations"
         else:
             able = f" (for {values} values)"
-        return f"too few seeds to tell final returns apart{able}"
+        return f"too few seeds to tell final returns apart{able}{_paired_text(tests)}"
     if not apart and not few and len(fair) == len(pairs):
-        return "final returns cannot be told apart"
+        return f"final returns cannot be told apart{_paired_text(tests)}"
     parts = (
         (told["higher"], "higher"),
         (told["lower"], "lower"),
@@ -197,7 +193,8 @@ def _returns_text(compared: KeyComparison, value: str, values: int = 1) -> str:
         (len(pairs) - len(fair), "not ranked"),
     )
     listed = ", ".join(f"{what} in {count}" for count, what in parts if count)
-    return f"final returns with {compared.named(value)} are {listed} of {len(pairs)} combinations"
+    named = compared.named(value)
+    return f"final returns with {named} are {listed} of {len(pairs)} combinations{_paired_text(tests)}"
 
 
 _Pair = tuple[ComparedValue, ComparedValue]
@@ -219,16 +216,22 @@ def least_seeds(pair: _Pair) -> int:
     return min(len(cell.returns) for cell in pair)
 
 
-def _higher(pairs: Sequence[_Pair], values: int) -> Iterator[str]:
-    """Yield for each pair how its first side returns: "higher", "lower", "alike", or "few" seeds."""
-    samples = [(np.array(mine.returns), np.array(base.returns)) for mine, base in pairs]
-    chances = holm([chance_of_wins([mine], [base]) for mine, base in samples], len(pairs))
-    for (mine, base), chance in zip(samples, chances, strict=True):
+def _higher(tests: Sequence[Improvement], values: int) -> Iterator[str]:
+    """Yield for each test how its first side returns: "higher", "lower", "alike", or "few" seeds."""
+    chances = holm([1.0 if test.chance is None else test.chance for test in tests], len(tests))
+    for test, chance in zip(tests, chances, strict=True):
         if values * chance <= LEVEL:
-            yield "higher" if wins(mine, base).mean() > 1 / 2 else "lower"
+            yield "higher" if (test.value > 1 / 2) != test.better.terms[""].lower else "lower"
         else:
-            least = least_chance([(len(mine), len(base))]) * len(pairs) * values
-            yield "few" if least > LEVEL else "alike"
+            yield "few" if test.least_alone * len(tests) * values > LEVEL else "alike"
+
+
+def _paired_text(tests: Sequence[Improvement]) -> str:
+    """Say that returns were compared within pairs, and in how many combinations unless in all."""
+    panels = [panels_of_pairs((test.better, test.other), test.tasks, fewest=1) for test in tests]
+    numbers = [panel.shape[1] for several in panels for panel in several or ()]
+    part = f"{len(numbers)} of {len(tests)} " if len(numbers) < len(tests) else ""
+    return f" ({part}{in_words(numbers)})" if numbers else ""
 
 
 def _confounders_text(compared: KeyComparison) -> str:
@@ -267,6 +270,7 @@ def notes(compared: KeyComparison) -> list[str]:
         lines.append(f"changes with {compared.short}: {', '.join(compared.together)}")
     if compared.moved:
         lines.append(f"left out: {count(compared.moved, 'run')} that moved from one target to another")
+    lines += about(_paired_notes(compared), _MOST_NAMED)
     return [*lines, *about(_row_notes(compared), _MOST_NAMED)]
 
 
@@ -288,6 +292,16 @@ def _row_notes(compared: KeyComparison) -> Iterator[tuple[str, str]]:
     for combination in compared.combinations if trained else ():
         if not combination.finished:
             yield "no finished run", combination.label
+
+
+def _paired_notes(compared: KeyComparison) -> Iterator[tuple[str, str]]:
+    """Yield the differences of final returns within pairs, with the combination and the value."""
+    base = compared.named(compared.baseline)
+    for combination in compared.combinations:
+        for cell in combination.cells:
+            if (within := compared.within_pairs(combination, cell)) is not None:
+                what = f"final return minus that with {base}, {in_words([within.n])}"
+                yield what, f"{_name(compared, combination, cell)} {'+' * (within.value > 0)}{within}"
 
 
 def _name(compared: KeyComparison, combination: Combination, cell: ComparedValue) -> str:

@@ -21,6 +21,8 @@ import numpy as np
 
 from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.run_table import LOWER_IS_BETTER, METRICS_HASH, RunRow, distinct
+from orchestrator.analysis.statistics.bootstrap import finite
+from orchestrator.analysis.statistics.pairs import Luck
 from orchestrator.analysis.statistics.significance import Floats
 from orchestrator.config.returns import kind_of_return
 from orchestrator.core.formatting import listed
@@ -56,7 +58,8 @@ class ReturnTerms:
     other code than today's. ``codes``: ids of the code, sorted; ``code_runs``: runs of each. ``sweep``: name
     of the sweep. ``mixed``: what differs between the runs of the group, one of the ``MIXED`` sentences, and
     how many runs have which. ``metrics``: each run's seed with the hash of its metrics; empty unless all are
-    known. ``lower``: whether lower values are better.
+    known. ``lower``: whether lower values are better. ``luck``: the prefix and the seed of each final return;
+    empty unless all have a prefix.
     """
 
     metric: str | None
@@ -70,6 +73,7 @@ class ReturnTerms:
     mixed: tuple[tuple[str, str], ...] = ()
     metrics: frozenset[tuple[Any, ...]] = frozenset()
     lower: bool = False
+    luck: tuple[Luck, ...] = ()
 
     def merits(self, values: Sequence[float]) -> Floats:
         """Return numbers that are higher for better values: these, or their negatives."""
@@ -105,6 +109,9 @@ def terms_of(rows: Sequence[RunRow]) -> ReturnTerms:
     stale = any(row.get("state") == RunState.STALE.value for row in with_return)
     ids = [row.get("accepted_as") or row.get("code_id") for row in with_return]
     codes = Counter(str(code) for code in ids if code is not None)
+    luck = tuple(
+        (row.get("prefix"), row.get("seed")) for row in distinct(rows) if finite(row["final_return"])
+    )
     return ReturnTerms(
         metric,
         float(median(frames)) if frames else None,
@@ -119,6 +126,7 @@ def terms_of(rows: Sequence[RunRow]) -> ReturnTerms:
         if all(row.get(METRICS_HASH) for row in rows)
         else frozenset(),
         any(row.get(LOWER_IS_BETTER) for row in rows),
+        luck if all(prefix is not None for prefix, _ in luck) else (),
     )
 
 

@@ -20,12 +20,14 @@ from orchestrator.analysis.groups.variants import (
     SEED,
     Variant,
     over_tasks,
+    panels_of_pairs,
     rankable,
     values_by_task,
     variants,
 )
 from orchestrator.analysis.statistics.bootstrap import weights
 from orchestrator.analysis.statistics.page_correction import FamilyTest, PageTest, any_pair
+from orchestrator.analysis.statistics.pairs import chance_of_pairs, in_words, least_of_pairs, pairs_won
 from orchestrator.analysis.statistics.significance import (
     FEW_SEEDS,
     LEVEL,
@@ -52,6 +54,7 @@ class Improvement:
     Over several ``tasks`` it is the mean of theirs. No interval below five seeds of either in a task.
     ``chance``: p-value of the wins and losses, corrected for the page; ``None`` where the pair was not
     tested. ``least``: the lowest that it could have been with so many seeds, given all other p-values.
+    ``pairs``: of runs with common luck, if these were compared: then the chance is the share of pairs won.
     """
 
     tasks: tuple[str, ...]
@@ -62,6 +65,16 @@ class Improvement:
     high: float | None
     chance: float | None = None
     least: float = 0.0
+    pairs: int = 0
+
+    @property
+    def least_alone(self) -> float:
+        """The lowest p-value that so many seeds can have without a correction."""
+        if self.pairs:
+            return least_of_pairs(self.pairs)
+        return least_chance(
+            [(len(self.better.scores[task]), len(self.other.scores[task])) for task in self.tasks]
+        )
 
     @property
     def beyond_chance(self) -> bool | None:
@@ -79,7 +92,8 @@ class Improvement:
             return "too few seeds"
         if self.beyond_chance is None:
             return "too few seeds for so many variants"
-        return f"{'yes' if self.beyond_chance else 'no'}, p = {self.chance:.2g}"
+        paired = f", {in_words([self.pairs])}" if self.pairs else ""
+        return f"{'yes' if self.beyond_chance else 'no'}, p = {self.chance:.2g}{paired}"
 
     def __str__(self) -> str:
         interval = "" if self.low is None else f" [{self.low:.2f}, {self.high:.2f}]"
@@ -128,10 +142,12 @@ class Family:
         """Test the reference against each other one, and all of them together."""
         pairs = list(self.pairs())
         panels = [[member.merits(task) for member in self.members] for task in self.tasks]
+        shared = panels_of_pairs(self.members, self.tasks)
         chances = tuple(1.0 if pair.chance is None else pair.chance for pair in pairs)
+        exact = any_pair(len(self.members), min(chances))
         return FamilyTest(
             len(self.members),
-            chance_alike(panels, any_pair(len(self.members), min(chances))) if len(pairs) > 1 else 0.0,
+            chance_alike(shared or panels, exact, paired=bool(shared)) if len(pairs) > 1 else 0.0,
             chances,
             all(pair.value > 1 / 2 for pair in pairs),
         )
@@ -176,8 +192,7 @@ class Comparisons:
         family = self._test.families[at]
         among = bool(one and other)
         chance = family.pair(pair.chance) if among else family.against_first()[max(one, other) - 1]
-        sizes = [(len(pair.better.scores[task]), len(pair.other.scores[task])) for task in pair.tasks]
-        least = family.least(least_chance(sizes), of_first=not among)
+        least = family.least(pair.least_alone, of_first=not among)
         corrected, lowest = (self._test.corrected(at, own) for own in (chance, least))
         return replace(pair, chance=corrected, least=lowest)
 
@@ -241,10 +256,14 @@ def _left_out(panels: Mapping[str, Sequence[Variant]], families: Sequence[Family
 def against(
     better: Variant, other: Variant, tasks: tuple[str, ...], *, intervals: bool = True
 ) -> Improvement:
-    """Compare two variants over tasks that both have; the p-value is not corrected.
+    """Compare two variants over tasks that both have, pair by pair where they share luck.
 
-    Below five seeds of either in a task there is no interval and no p-value.
+    The p-value is not corrected. Below five seeds of either in a task there is no interval and no p-value.
     """
+    if (panels := panels_of_pairs((better, other), tasks)) is not None:
+        apart, pairs = [one - another for one, another in panels], sum(panel.shape[1] for panel in panels)
+        won = pairs_won(apart, intervals=intervals)
+        return Improvement(tasks, better, other, *won, chance=chance_of_pairs(apart), pairs=pairs)
     mine = [better.merits(task) for task in tasks]
     theirs = [other.merits(task) for task in tasks]
     if intervals:

@@ -16,6 +16,7 @@ from orchestrator.analysis.gather import gathered
 from orchestrator.analysis.groups.comparability import ReturnTerms, classes
 from orchestrator.analysis.groups.grouping import Final, best_first, by_task
 from orchestrator.analysis.statistics.bootstrap import weights
+from orchestrator.analysis.statistics.pairs import FEW_PAIRS, paired
 from orchestrator.analysis.statistics.significance import INTERVAL_SEEDS, Floats
 from orchestrator.core.labels import Point, labeller
 
@@ -135,6 +136,18 @@ def rankable(every: Sequence[Variant], tasks: Iterable[str]) -> list[list[Varian
             part for some in panels for part in classes((variant, variant.terms[task]) for variant in some)
         ]
     return panels
+
+
+def panels_of_pairs(
+    members: Sequence[Variant], tasks: Sequence[str], fewest: int = FEW_PAIRS
+) -> list[Floats] | None:
+    """Return per task a (members, pairs) matrix of runs with common luck; ``None`` unless all have one."""
+    panels = [
+        paired([one.merits(task) for one in members], [one.terms[task].luck for one in members], fewest)
+        for task in tasks
+    ]
+    known = [panel for panel in panels if panel is not None]
+    return known if len(known) == len(panels) else None
 
 
 # Performance profiles

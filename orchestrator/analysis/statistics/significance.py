@@ -185,19 +185,24 @@ def chance_of_placements(mine: Sequence[Floats], theirs: Sequence[Floats]) -> fl
     return float(2 * stdtr(variance**2 / spread, -abs(away) / math.sqrt(variance)))
 
 
-def chance_alike(panels: Sequence[Sequence[Floats]], exact: float = 1.0) -> float:
+def chance_alike(
+    panels: Sequence[Sequence[Floats] | Floats], exact: float = 1.0, *, paired: bool = False
+) -> float:
     """Return the p-value of several variants' differences, if all of them are alike in every task.
 
     ``panels`` holds for each task one number per run, per variant. Kruskal and Wallis's statistic, summed
     over tasks; its distribution is that of fixed random permutations within each task. ``exact``: a p-value
     of the same by another test, which is taken where no permutation is as extreme and it is lower.
+    ``paired``: the variants' first runs belong together, as do all others in order; numbers are compared with
+    the mean of these, and permuted among them alone.
     """
     seen, dealt = 0.0, np.zeros(_DEALS)
     for number, samples in enumerate(panels):
         sizes = tuple(map(len, samples))
-        ranks = average_ranks(np.concatenate(samples))
+        level = np.mean(samples, axis=0) if paired else 0.0
+        ranks = average_ranks(np.concatenate([sample - level for sample in samples]))
         seen += float(_between(ranks[None], sizes)[0])
-        own = _deals(np.sort(ranks).tobytes(), sizes)
+        own = _deals((ranks if paired else np.sort(ranks)).tobytes(), sizes, paired)
         dealt += np.random.default_rng((_SEED, number)).permutation(own)
     extreme = int((dealt >= seen - 1e-9).sum())
     return (1 + extreme) / (1 + _DEALS) if extreme else least_alike(exact)
@@ -213,14 +218,15 @@ def least_alike(exact: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def _deals(ranks: bytes, sizes: tuple[int, ...]) -> Floats:
-    """Return the statistic of many deals of these ranks."""
+def _deals(ranks: bytes, sizes: tuple[int, ...], paired: bool) -> Floats:
+    """Return the statistic of many deals of these ranks, among all runs or among those of each pair."""
     generator, deals = np.random.default_rng(_SEED), []
     whole = np.frombuffer(ranks)
     at_once = max(1, _MOST_DEALT // len(whole))
     for first in range(0, _DEALS, at_once):
         drawn = np.tile(whole, (min(at_once, _DEALS - first), 1))
-        deals.append(_between(generator.permuted(drawn, axis=1), sizes))
+        parts = drawn.reshape(len(drawn), len(sizes), -1) if paired else drawn
+        deals.append(_between(generator.permuted(parts, axis=1).reshape(drawn.shape), sizes))
     return np.concatenate(deals)
 
 

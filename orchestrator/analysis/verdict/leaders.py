@@ -14,12 +14,14 @@ from orchestrator.analysis.groups.variants import (
     Variant,
     names,
     over_tasks,
+    panels_of_pairs,
     rankable,
     values_by_task,
     variants,
 )
+from orchestrator.analysis.statistics.pairs import FEW_PAIRS, in_words
 from orchestrator.analysis.statistics.significance import FEW_SEEDS
-from orchestrator.analysis.verdict.seeds_needed import MOST, MoreSeeds, more_seeds
+from orchestrator.analysis.verdict.seeds_needed import MOST, MoreSeeds, more_pairs, more_seeds
 from orchestrator.core.formatting import count, listed
 
 # Most comparisons of variants over all tasks; beyond them there is only an answer per task.
@@ -64,6 +66,12 @@ class TaskAnswer:
         least, most = min(numbers), max(numbers)
         return count(least, "seed") if least == most else f"{least}–{most} seeds"
 
+    def paired(self, fewest: int = FEW_PAIRS) -> str:
+        """Say that all are compared within pairs of runs; empty unless they are, or have ``fewest`` pairs."""
+        members = (*self.leaders, *self.behind)
+        panels = panels_of_pairs(members, self.tasks, fewest) if self.compared else None
+        return in_words(panel.shape[1] for panel in panels or ())
+
     @property
     def title(self) -> str:
         """The task, or a name for all of them."""
@@ -82,8 +90,9 @@ class TaskAnswer:
         if not others and not self.behind:
             return f"only {first.label} has a return ({self.seeds})"
         if not others:
-            return f"{first.label} leads significantly ({self.seeds})"
-        return f"cannot tell from {self.seeds} which is best of {labels}"
+            return f"{first.label} leads significantly ({self.paired() or self.seeds})"
+        paired = f" ({told})" if (told := self.paired(fewest=1)) else ""
+        return f"cannot tell from {self.seeds} which is best of {labels}{paired}"
 
     @property
     def remedy(self) -> str:
@@ -215,5 +224,7 @@ def _answer(panel: _Panel, beaten: set[_Key], families: int) -> TaskAnswer:
 
 
 def _more(leaders: Sequence[Variant], tasks: Sequence[str], times: float) -> MoreSeeds:
+    if (panels := panels_of_pairs(leaders[:2], tasks, fewest=1)) is not None:
+        return more_pairs([one - other for one, other in panels], times)
     mine, theirs = ([leader.merits(task) for task in tasks] for leader in leaders[:2])
     return more_seeds(mine, theirs, times)

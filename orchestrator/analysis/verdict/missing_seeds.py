@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.analysis.groups.comparability import ReturnTerms, classes
 from orchestrator.analysis.groups.grouping import Final, SeedGroup, by_task
-from orchestrator.analysis.groups.variants import names
+from orchestrator.analysis.groups.variants import names, panels_of_pairs
 from orchestrator.analysis.run_table import known
 from orchestrator.analysis.statistics.bootstrap import estimate_of, finite
 from orchestrator.analysis.verdict.leaders import TaskAnswer, answers
@@ -59,9 +59,11 @@ def missing_seeds(finals: Sequence[Final]) -> list[Bounds]:
 def lead_holds(answer: TaskAnswer, finals: Sequence[Final]) -> bool | None:
     """Return whether a single leader leads also if all missing seeds of its task are against it.
 
-    ``None`` where several lead, or no seed is missing.
+    ``None`` where several lead, no seed is missing, or it leads within pairs, as missing seeds have none.
     """
     if len(answer.leaders) > 1 or not answer.behind or answer.overall:
+        return None
+    if any(panels_of_pairs((answer.leaders[0], other), answer.tasks) for other in answer.behind):
         return None
     task, (leader,) = answer.tasks[0], answer.leaders
     own = next(panel for panel in _panels(finals) if any(_is(final, answer) for final in panel))

@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
 
+import numpy as np
+
+from orchestrator.analysis.statistics.pairs import FEW_PAIRS, least_of_pairs
 from orchestrator.analysis.statistics.significance import FEW_SEEDS, LEVEL, Floats, least_chance
 
 # Chance of a verdict with so many seeds, if the returns differ as much as they seem to.
 POWER = 0.8
 MOST = 100
+# Numbers of runs of both sides, per task.
+_Sizes = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -35,8 +40,31 @@ def more_seeds(mine: Sequence[Floats], theirs: Sequence[Floats], times: float = 
     Noether's formula, with the chance to win that means and spread give for normal distributions.
     """
     sizes = tuple((len(one), len(other)) for one, other in zip(mine, theirs, strict=True))
-    fewest = _fewest(sizes, times)
     effects = [_effect(*pair) for pair in zip(mine, theirs, strict=True)]
+    return _more(sizes, effects, _fewest(sizes, times), times)
+
+
+def more_pairs(several: Sequence[Floats], times: float = 1.0) -> MoreSeeds:
+    """Estimate how many more pairs of runs a test of their differences, given per task, would need.
+
+    By the same formula: of two differences the sum is above zero as often as a run wins that is twice as many
+    deviations ahead, and the share of these sums varies twice as much as that of wins.
+    """
+    sizes = tuple((len(apart), len(apart)) for apart in several)
+    fewest = max(0, FEW_PAIRS - min(map(len, several)))
+    while fewest <= MOST and least_of_pairs(sum(n + fewest for n, _ in sizes)) * times > LEVEL:
+        fewest += 1
+    effects = [_effect(apart, np.zeros(1)) for apart in several]
+    return _more(sizes, [effect and 2 * effect for effect in effects], fewest, times, vary=2)
+
+
+def _more(
+    sizes: _Sizes, effects: Sequence[float | None], fewest: int, times: float, vary: float = 1
+) -> MoreSeeds:
+    """Estimate how many more seeds are enough for these effects, ``fewest`` or more.
+
+    ``vary``: how many times the variance of the test's statistic is that of a test of ranks.
+    """
     known = [effect for effect in effects if effect is not None]
     if len(known) < len(effects):
         return MoreSeeds(max(1, fewest), at_least=True)
@@ -45,12 +73,12 @@ def more_seeds(mine: Sequence[Floats], theirs: Sequence[Floats], times: float = 
     spread = math.sqrt(sum(variance for _, variance in wins) / len(wins))
     normal = NormalDist()
     reach = normal.inv_cdf(1 - LEVEL / times / 2) * math.sqrt(1 / 6) + normal.inv_cdf(POWER) * spread
-    least = (away * len(wins) / reach) ** 2
+    least = (away * len(wins) / reach) ** 2 / vary
     more = next((more for more in range(1, MOST + 1) if _inverse(sizes, more) <= least), MOST + 1)
     return MoreSeeds(max(more, fewest))
 
 
-def _inverse(sizes: Sequence[tuple[int, int]], more: int) -> float:
+def _inverse(sizes: _Sizes, more: int) -> float:
     """Return the sum over tasks of one over the number of seeds, the harmonic mean of both sides'."""
     return sum((1 / (n + more) + 1 / (m + more)) / 2 for n, m in sizes)
 

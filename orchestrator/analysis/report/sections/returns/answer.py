@@ -24,6 +24,7 @@ from orchestrator.analysis.report.drawing import plotting
 from orchestrator.analysis.report.sections.costs.fastest import HOW_TO_READ_SPEED, fastest_cards
 from orchestrator.analysis.run_table import known
 from orchestrator.analysis.statistics.bootstrap import difference_of, finite, middle
+from orchestrator.analysis.statistics.pairs import difference_within
 from orchestrator.analysis.statistics.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS, ONE_LOOK
 from orchestrator.analysis.verdict.fairness import red_flags
 from orchestrator.analysis.verdict.leaders import TaskAnswer, no_overall
@@ -146,8 +147,11 @@ def _difference(answer: TaskAnswer) -> str:
         wins = against(first, second, answer.tasks)
         return f"P({first.label} > {second.label}) = {wins}"
     task = answer.tasks[0]
-    apart = difference_of(first.scores[task], second.scores[task])
-    return f"{first.label} − {second.label}: {'+' * (apart.value > 0)}{apart}"
+    scores, lucks = zip(*((one.scores[task], one.terms[task].luck) for one in (first, second)), strict=True)
+    within = difference_within(scores, lucks)
+    apart = within or difference_of(*scores)
+    pairs = f" within {within.n} pairs" if within else ""
+    return f"{first.label} − {second.label}: {'+' * (apart.value > 0)}{apart}{pairs}"
 
 
 def _flags_and_cards(data: ReportData, cards: Sequence[Card]) -> list[Block]:

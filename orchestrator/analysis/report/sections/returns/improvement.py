@@ -15,6 +15,7 @@ from orchestrator.analysis.report.blocks import Block, Gallery, Points, Section,
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.drawing import plotting
 from orchestrator.analysis.report.drawing.plotting import Draw, Picture, Theme
+from orchestrator.analysis.statistics.pairs import FEW_PAIRS
 from orchestrator.analysis.statistics.significance import FEW_SEEDS
 from orchestrator.analysis.verdict.leaders import countable
 
@@ -29,7 +30,8 @@ def section(data: ReportData) -> Section | None:
     blocks: list[Block] = [Points((*flags, *left_out))] if flags or left_out else []
     if comparison.pairs:
         drawn = Gallery(tuple(plotting.first(improvement_pictures(comparison.pairs))))
-        blocks += [drawn, improvement_table(comparison.pairs), Text(_PAIRS, note=True)]
+        note = _PAIRS + _WITHIN * any(pair.pairs for pair in comparison.pairs)
+        blocks += [drawn, improvement_table(comparison.pairs), Text(note, note=True)]
     else:
         blocks.insert(0, Text(_NO_PAIR))
     return Section("improvement", "Probability of improvement", tuple(blocks))
@@ -49,6 +51,11 @@ _PAIRS = (
     "for all that is compared, as X was picked from it. Where alike variants have the same "
     "distribution of returns, at most one page in twenty has a yes by luck. "
     f"Variants with fewer than {FEW_SEEDS} seeds are left out."
+)
+
+_WITHIN = (
+    f" Forks with common prefix and seed, {FEW_PAIRS} pairs or more, are compared within pairs: P is the "
+    "share of pairs that X wins, its interval by bootstrap of pairs, and p of Wilcoxon's signed rank test."
 )
 
 # Most pairs in a picture that can still be read.
