@@ -100,29 +100,34 @@ dist: $(if $(filter $(BIN)/%,$(DIST_PYTHON)),$(VENV)/.dev)  ## build the wheel a
 check: lint type docs test  ## what CI runs
 
 # A stamp per set of packages, so that make knows when there is nothing to do. Without `wheel`, the pip that comes with
-# Python 3.11 grumbles about packages that are published as source only.
+# Python 3.11 grumbles about packages that are published as source only, and it takes twice as long.
+
+$(VENV)/.pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "make: Python 3.11 or newer is needed, and $(PYTHON) is not that; name another: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || PYTHON=$(PYTHON) tests/packages.sh base
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+	@$(INSTALL) pip==26.0 wheel
+	@touch $@
+
+$(VENV)/.train: pyproject.toml constraints.txt | $(VENV)/.pip
+	@echo "make: installing PyTorch, BenchMARL and what they need into $(VENV) (a minute or a few, once)"
+	@$(INSTALL) --editable ".[train]"
+	@touch $@
 
 $(VENV)/.procgen: $(VENV)/.train
 	@echo "make: installing Procgen's games into $(VENV)"
 	@$(INSTALL) $(PROCGEN)
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.procgen
-	@echo "make: installing the developer's tools into $(VENV)"
+# In one go: pip takes its time to find out what goes together.
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/.pip
+	@echo "make: installing PyTorch, BenchMARL and the developer's tools into $(VENV) (a minute or a few, once)"
 	@$(INSTALL) --editable ".[train,sky,dev]"
-	@touch $@
+	@$(INSTALL) $(PROCGEN)
+	@touch $(VENV)/.train $(VENV)/.procgen $@
 
 $(VENV)/.bench: $(VENV)/.dev
 	@echo "make: installing what the program is measured against into $(VENV)"
 	@$(INSTALL) --editable ".[train,sky,dev,bench]"
-	@touch $@
-
-$(VENV)/.train: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "make: Python 3.11 or newer is needed, and $(PYTHON) is not that; name another: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
-	@test -x $(BIN)/pip || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || PYTHON=$(PYTHON) tests/packages.sh base
-	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
-	@echo "make: installing PyTorch, BenchMARL and what they need into $(VENV) (a minute or a few, once)"
-	@$(INSTALL) wheel
-	@$(INSTALL) --editable ".[train]"
 	@touch $@
