@@ -192,6 +192,15 @@ def _written(folder: Path, value: Any) -> Iterator[Path]:
         fsync_folder(folder)
 
 
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Return the payload of a checkpoint on the CPU. Raises :class:`DamagedFileError`."""
+    try:
+        payload: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")["payload"]
+    except _UNREADABLE as error:
+        raise DamagedFileError(path, f"cannot be read ({error})"[:300]) from error
+    return payload
+
+
 def read_payload(checkpoint: CheckpointFile) -> dict[str, Any]:
     """Return a checkpoint's payload on the CPU, without its buffers.
 

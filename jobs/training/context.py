@@ -20,7 +20,7 @@ from jobs.training.processes.run_memory import RunMemory
 from orchestrator.config.program.identity import ProgramFiles
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
-from orchestrator.core.types import KEPT, PluginSource, Run
+from orchestrator.core.types import KEPT, PluginSource, Run, Value
 from orchestrator.planning.throughput.measure import Window, rate
 from orchestrator.rundir import (
     AttemptDir,
@@ -107,8 +107,9 @@ class RunContext:
     of the run's processes; ``life``: their signs of life. ``ranks``: those on the other nodes, which the
     trainer starts. ``plugins``: those of the sweep, which are loaded. ``program``: the files of the program
     that the trainer starts, as they were at the run's start. ``other_bits``: what differs here from what
-    trained the shorter run that this one begins with, and may change its bits. ``total``: the frames at the
-    end of the run as it declared them; a run that ends before is not done.
+    trained the shorter run that this one begins with, and may change its bits. ``forked_from``: the point of
+    the run that this one goes on from with other keys. ``total``: the frames at the end of the run as it
+    declared them; a run that ends before is not done.
     """
 
     polls_stopping = False
@@ -130,6 +131,7 @@ class RunContext:
         self.plugins: tuple[PluginSource, ...] = ()
         self.program: ProgramFiles | None = None
         self.other_bits = ""
+        self.forked_from: Mapping[str, Value] | None = None
         self.stop_signal = ""
         self._iteration_began = self._logged = time.monotonic()
         self._iteration_seconds: float | None = None
@@ -157,13 +159,24 @@ class RunContext:
     def candidates(self) -> list[CheckpointFile]:
         """List checkpoints of earlier attempts, the most advanced first; take the first that is whole.
 
-        With ``other_bits`` that of a shorter run, which this one begins with, does not count.
+        With ``other_bits`` that of a shorter run, which this one begins with, does not count; a fork's does.
         """
         found = self.run_dir.checkpoints(below=self.attempt.number)
         if not self.other_bits or all(file.attempt for file in found):
             return found
+        if self.run.origin:
+            sys.stderr.write(f"warning: the run to fork from was trained elsewhere: {self.other_bits}\n")
+            return found
         sys.stderr.write(f"warning: the finished shorter run is no beginning here: {self.other_bits}\n")
         return [file for file in found if file.attempt]
+
+    @property
+    def init(self) -> Path | None:
+        """The checkpoint with the policy to begin with. Raises :class:`DamagedFileError` if it is lost."""
+        path = self.run_dir.attempt(0).init
+        if self.run.init and not path.is_file():
+            raise DamagedFileError(path, "is missing, and the run begins with that policy")
+        return path if self.run.init else None
 
     def begin(self, resumed_from: ResumePoint | None, *, row_at_checkpoint: bool = True) -> list[Row]:
         """Open the metrics file; return the history up to the checkpoint resumed from.
@@ -172,6 +185,9 @@ class RunContext:
         its end raises :class:`DamagedFileError`.
         """
         self.guard()
+        if resumed_from is None and self.run.fork and self.run.origin:
+            path = self.run_dir.attempt(0).checkpoints
+            raise DamagedFileError(path, "holds no whole checkpoint of the run to fork from")
         if self._metrics is not None:  # of a checkpoint that turned out not to fit
             self._metrics.close()
         self._metrics = MetricsWriter(self.attempt.metrics, resumed_from)

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jobs.training.best_policy import BestPolicy
 from jobs.training.checkpoint_clock import CheckpointClock
-from jobs.training.checkpoints import MISFITS, CheckpointStore, Loaded, save_file
+from jobs.training.checkpoints import MISFITS, CheckpointStore, Loaded, read_checkpoint, save_file
 from jobs.training.context import Outcome, RunContext, UsualEvaluation
+from jobs.training.forking import Fork, with_own_options
 from jobs.training.parts import restore, state_of
 from jobs.training.records.loggers import Logging, Sink, logging_to
 from jobs.training.time_budget import TimeBudget
@@ -34,6 +35,8 @@ from orchestrator.rundir import ResumePoint, Row
 if TYPE_CHECKING:
     import torch
 
+# Keys of what is played, by shell-style patterns: a fork that changes one begins new episodes.
+_PLAYED = ("task", "task.*", "seed", "envs", "mode", "actors", "rollout_steps", "device", "preset")
 # Added to a run's seed for the episodes of its evaluations.
 _EVALUATION = 2_000_003
 
@@ -152,6 +155,8 @@ class _Loop:
             state_of(part)  # what has no state is refused now, not at the first checkpoint
         if loaded is not None:
             self._load(loaded)
+        elif (init := context.init) is not None:
+            self._begin_with(init)
 
     def run(self) -> Outcome:
         context, schedule = self._context, self._schedule
@@ -263,14 +268,29 @@ class _Loop:
         payload, learner = loaded.payload, self._learner
         try:
             restore(learner.policy, payload["policy"])
-            restore(learner.learned, payload["learned"])
+            fork = Fork.at(self._context, loaded.file)
+            learned = payload["learned"]
+            restore(
+                learner.learned, with_own_options(learned, state_of(learner.learned)) if fork else learned
+            )
+            if fork is not None and fork.changes(*_PLAYED):
+                return
             if payload["running"] is not None:  # None: it was finished, but had no result
                 restore(learner.running, payload["running"])
             self._best.load(payload["best"])
         except MISFITS as error:
-            context = self._context
-            raise DamagedFileError(
-                loaded.file.path,
-                f"does not fit the run as it is configured and coded now ({type(error).__name__}: {error})",
-                hint=f"train the run anew: orchestrate retry {context.sweep} {context.run.run_id}",
-            ) from error
+            raise self._misfit(loaded.file.path, error) from error
+
+    def _begin_with(self, init: Path) -> None:
+        try:
+            restore(self._learner.policy, read_checkpoint(init)["policy"])
+        except MISFITS as error:
+            raise self._misfit(init, error) from error
+
+    def _misfit(self, path: Path, error: Exception) -> DamagedFileError:
+        context = self._context
+        return DamagedFileError(
+            path,
+            f"does not fit the run as it is configured and coded now ({type(error).__name__}: {error})",
+            hint=f"train the run anew: orchestrate retry {context.sweep} {context.run.run_id}",
+        )

@@ -11,14 +11,14 @@ from pathlib import Path
 from orchestrator.config.former_runs import former_points
 from orchestrator.config.grid import Axis, Exclusion, Grid, parse_grid
 from orchestrator.config.grid.extends import written
-from orchestrator.config.grid.model import Rule, bare_key, over, same_value
+from orchestrator.config.grid.model import Fork, Rule, bare_key, over, same_value
 from orchestrator.config.grid.points import matching_steps
 from orchestrator.config.grid.resources import largest, resources_of
 from orchestrator.config.trainers import PRESET_KEY
 from orchestrator.config.yaml_files.nodes import Entries, Items, Position, YamlFile, shown
 from orchestrator.config.yaml_files.text import read_text
 from orchestrator.core.errors import OrchestrateError, PlacedError
-from orchestrator.core.types import Run, Sweep, Value
+from orchestrator.core.types import KEPT, Run, Sweep, Value
 from orchestrator.rundir import LedgerEntry, SweepDir
 from orchestrator.rundir.records.ledger_entries import added_points
 
@@ -39,6 +39,7 @@ def runs_of(grid: Grid, ledger: Iterable[LedgerEntry] = (), former: SweepDir | N
     """Return the sweep: a run for every point of the grid, then for those that its ledger adds.
 
     Points of the grid come in the order written: the last key varies fastest, those of ``include`` are last.
+    Before them come the runs that others fork from.
     ``former``: the sweep with the runs of earlier versions of the grid. Raises :class:`GridError` if two
     points are the same run.
     """
@@ -67,6 +68,8 @@ def runs_of(grid: Grid, ledger: Iterable[LedgerEntry] = (), former: SweepDir | N
     added = (_identify(grid, point, None) for point in added_points(ledger))
     for run in added:
         runs.setdefault(run.run_id, run)
+    forked = {} if grid.fork is None or grid.fork.run else _trunks(grid, grid.fork, runs.values())
+    runs = {trunk.run_id: runs.get(trunk.run_id, trunk) for trunk in forked.values()} | runs
     needs = {run.run_id: resources_of(run, grid.resources, grid.trainer, source) for run in runs.values()}
     most = largest(set(needs.values()))
     return Sweep(
@@ -87,6 +90,7 @@ def runs_of(grid: Grid, ledger: Iterable[LedgerEntry] = (), former: SweepDir | N
         labels=grid.labels,
         length=grid.length,
         library=grid.library,
+        trunks={run_id: trunk.run_id for run_id, trunk in forked.items()},
     )
 
 
@@ -151,11 +155,47 @@ def _values(grid: Grid, cell: tuple[int, ...]) -> dict[str, Value]:
 
 
 def _identify(grid: Grid, point: Mapping[str, Value], origin: Position | None) -> Run:
+    """Return the run of a point, which starts from what the grid says."""
+    if grid.init is not None:
+        point = {key: value for key, value in point.items() if key != "init"}
+        return replace(_run(grid, point, origin, init=grid.init.run), init=grid.init.text)
+    if grid.fork is None:
+        return _run(grid, point, origin)
+    point = {key: value for key, value in point.items() if key != "fork"}
+    run = replace(_run(grid, point, origin), fork=grid.fork.text)
+    if grid.fork.run:
+        return replace(_run(grid, point, origin, fork=grid.fork.run), fork=run.fork)
+    if _run(grid, over(point, grid.fork.values), origin).run_id == run.run_id:
+        return run  # nothing changes: it is the longer run of what it goes on from
+    return replace(_run(grid, point, origin, fork=_trunk(grid, grid.fork, run).run_id), fork=run.fork)
+
+
+def _trunks(grid: Grid, fork: Fork, runs: Iterable[Run]) -> dict[str, Run]:
+    """Return the run that each of these goes on from, by id."""
+    return {run.run_id: _trunk(grid, fork, run) for run in runs}
+
+
+def _trunk(grid: Grid, fork: Fork, run: Run) -> Run:
+    """Return the run that this one goes on from: with the values of the fork, ended at its place."""
+    source, named = YamlFile(grid.source), grid.length or ", ".join(grid.trainer.length_keys)
+    length = next((key for key in run.overrides if bare_key(key) in named.split(", ")), "")
+    if not length or (grid.trainer.runs_program and not grid.length):
+        hint = "write length: KEY" if grid.trainer.runs_program else f"write one of {named} into base"
+        raise source.error(fork.at, "fork: found no key that says when a run ends", hint)
+    ends = run.overrides[length]
+    if not isinstance(ends, int | float) or not fork.place < ends:
+        found = f"fork: found at: {fork.place:_}, and a run that ends at {length}: {shown(ends)}"
+        raise source.error(fork.at, found, "a fork lies before the end")
+    point = {key: value for key, value in run.point.items() if key != "fork"}
+    return replace(_run(grid, over(over(point, fork.values), {length: fork.place}), None), keep=KEPT[0])
+
+
+def _run(grid: Grid, point: Mapping[str, Value], origin: Position | None, **start: str) -> Run:
     overrides = dict(point)
     seed, threads = overrides.pop("seed", 0), overrides.pop("threads", 1)
     target = overrides.pop("target", None)
     try:
-        run = grid.trainer.identify(overrides, seed, threads, target)
+        run = grid.trainer.identify(overrides, seed, threads, target, **start)
     except OrchestrateError as error:
         at = origin or grid.positions.get(PRESET_KEY)
         raise YamlFile(grid.source).error(at, str(error), error.hint) from None

@@ -91,6 +91,8 @@ class Run:
     has. ``run_id`` hashes what decides the result and nothing else (see :func:`run_identity`).
     ``loggers``: destinations of a program's metrics, and ``metrics``: where these are found (``from``), with
     the names of ``frames`` and ``return`` among them; they decide nothing. ``keep``: one of :data:`KEPT`.
+    ``fork``: the place where the run goes on from another one, ``init``: the run whose policy it begins with,
+    as in the grid. ``origin``: the id of that run; empty for the run of a fork that changes nothing.
     """
 
     run_id: str
@@ -102,6 +104,9 @@ class Run:
     loggers: tuple[str, ...] = ()
     metrics: Mapping[str, str] = field(default_factory=dict)
     keep: str = KEPT[0]
+    fork: str = ""
+    init: str = ""
+    origin: str = ""
 
     @property
     def point(self) -> dict[str, Value]:
@@ -111,7 +116,12 @@ class Run:
             point["threads"] = self.threads
         if self.target is not None:
             point["target"] = self.target
-        return {**point, "seed": self.seed}
+        return {**point, **self.start, "seed": self.seed}
+
+    @property
+    def start(self) -> dict[str, str]:
+        """What the run starts from, as keys of its point; empty for nothing."""
+        return {key: text for key, text in (("fork", self.fork), ("init", self.init)) if text}
 
     def value_of(self, key: str) -> Value:
         """Return the run's value of a key that may have Hydra's ``+`` before it; ``None`` without one."""
@@ -119,14 +129,20 @@ class Run:
 
 
 def run_identity(
-    trainer: str, overrides: Mapping[str, Value], seed: int, threads: int, target: str | None = None
+    trainer: str,
+    overrides: Mapping[str, Value],
+    seed: int,
+    threads: int,
+    target: str | None = None,
+    **origin: str,
 ) -> str:
     """Hash the inputs that decide a run's result into 16 hexadecimal digits.
 
     The caller leaves out overrides that decide nothing. Equal numbers hash alike in any spelling (``1``,
-    ``1.0``), keys are sorted, and text is hashed unchanged.
+    ``1.0``), keys are sorted, and text is hashed unchanged. ``origin``: the id of the run that it is a
+    ``fork`` of, or whose policy is its ``init``.
     """
-    keys = {"overrides": dict(overrides), "seed": seed, "threads": threads, "target": target}
+    keys = {"overrides": dict(overrides), "seed": seed, "threads": threads, "target": target, **origin}
     text = json.dumps(
         _canonical({"trainer": trainer, **keys}), sort_keys=True, ensure_ascii=True, allow_nan=True
     )
@@ -189,7 +205,8 @@ class Sweep:
     ``positions``: line, column and file of a key; ``own_positions``: by run id, of keys from `for`.
     ``notify``: the command that sends messages.
     ``labels``: the grid's, which decide nothing. ``length``: the key that only says when a program ends.
-    ``library``: trees with finished runs, as users name them.
+    ``library``: trees with finished runs, as users name them. ``trunks``: by run id, the run of the sweep
+    that it goes on from where it forks.
     """
 
     name: str
@@ -211,6 +228,7 @@ class Sweep:
     notify: tuple[str, ...] = ()
     length: str = ""
     library: tuple[str, ...] = ()
+    trunks: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def grid_options(self) -> list[str]:

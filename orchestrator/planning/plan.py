@@ -91,6 +91,7 @@ def make_plan(
         }
         todo = [run for run in todo if run.run_id in assignment.run_ids]
     cannot = {run.run_id: why for run in todo if (why := cannot_place(run, sweep, capacity)) is not None}
+    cannot |= {run.run_id: why for run in todo if (why := survey.statuses[run.run_id].cannot)}
     skipped |= cannot
     todo = [run for run in todo if run.run_id not in cannot]
     avoid = tuple(survey.bad_machines) if capacity.can_avoid else ()
@@ -99,6 +100,8 @@ def make_plan(
     if options.canary:
         todo, held_back = canaries(todo, sweep.runs, survey)
         builder.waiting += [run.run_id for run in held_back]
+    builder.waiting += [run.run_id for run in todo if survey.statuses[run.run_id].waits]
+    todo = [run for run in todo if not survey.statuses[run.run_id].waits]
     if todo and capacity.array_size is None:
         places = assignment.places if assignment is not None else None
         builder.one_job(todo, slots, places, _running_here(sweep, capacity, survey))

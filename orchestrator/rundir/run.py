@@ -108,9 +108,14 @@ class RunDir:
 
     @property
     def prefix(self) -> AttemptDir | None:
-        """The attempt 0 taken from a shorter run; ``None`` without one, or once attempts are retired."""
+        """The attempt 0 taken from another run; ``None`` without one.
+
+        Once attempts are retired, it counts only for a run that never starts from nothing.
+        """
         first = self.attempt(0)
-        return first if first.prefix_path.exists() and not self.retired else None
+        if not first.prefix_path.exists():
+            return None
+        return first if not self.retired or self.description().origin else None
 
     def blocked_by(self) -> AttemptDir | None:
         """Return the newest attempt unless its end is proved; None otherwise."""

@@ -38,7 +38,8 @@ class RunStatus:
     """A run's state with its details.
 
     ``since``: epoch seconds of the latest event. ``forgiven``: the last attempt that a user retried, with any
-    outcome. ``more_memory``: the next attempt gets more memory.
+    outcome. ``more_memory``: the next attempt gets more memory. ``waits``: the run that it goes on from is
+    not finished; ``cannot``: why that will never be. Both are those of a plan alone.
     """
 
     run_id: str
@@ -55,6 +56,8 @@ class RunStatus:
     code_id: str | None = None
     forgiven: int = 0
     more_memory: bool = False
+    waits: bool = False
+    cannot: str = ""
 
     @property
     def why(self) -> str:

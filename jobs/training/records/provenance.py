@@ -69,13 +69,11 @@ def versions(spec: TrainerSpec, run: Run | None = None) -> dict[str, str]:
     }
 
 
-def other_bits(prefix: Prefix | None, spec: TrainerSpec, run: Run) -> str:
+def other_bits(prefix: Prefix, spec: TrainerSpec, run: Run) -> str:
     """Return what differs here from what trained a prefix, and may change the bits; empty if nothing does.
 
     The packages of a program are unknown before it runs.
     """
-    if prefix is None:
-        return ""
     now = {} if spec.runs_program else versions(spec, run)
     now = {name: text for name, text in now.items() if name != "orchestrate"}
     was = dict(prefix.versions or {})

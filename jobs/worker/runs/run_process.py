@@ -144,7 +144,9 @@ def _run(launch: Launch) -> int:
     context.memory, context.life = launch.memory, launch.life
     context.ranks, context.plugins = Ranks(launch.members), spec.plugins
     context.program = launch.code.program
-    context.other_bits = provenance.other_bits(prefix_of(run_dir), spec, run)
+    if (prefix := prefix_of(run_dir)) is not None:
+        context.other_bits = provenance.other_bits(prefix, spec, run)
+        context.forked_from = prefix.fork
     context.keep_lease()  # before the stop signals are unblocked: its thread never gets one
     end = _train(launch, context, spec)
     if end.outcome is RunState.INTERRUPTED:  # at other ends the run is done, or failed
@@ -264,7 +266,8 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
     attempts = context.run_dir.current_attempts()
     chain = context.run_dir.chain(context.attempt.number)
     claims = [claim for piece in chain if (claim := _claim(context.run_dir.attempt(piece.attempt)))]
-    prefix = prefix_of(context.run_dir) if chain[0].attempt == 0 else None
+    origin = prefix_of(context.run_dir)
+    prefix = origin if chain[0].attempt == 0 else None
     code = {**launch.code.to_json(), **outcome.code}
     return {
         "sweep": launch.sweep.name,
@@ -299,6 +302,7 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
         "speed": plain(throughput(piece.rows for piece in chain if piece.attempt)),
         "final_state": [path.relative_to(context.run_dir.path).as_posix() for path in outcome.final_state],
         **({"prefix": plain(prefix)} if prefix else {}),
+        **({"init": plain(origin)} if origin and context.run.init else {}),
         **result_figures.learned(context.rows, spec.returns),
         **outcome.extra,
     }

@@ -62,6 +62,29 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class Fork:
+    """The section ``fork``: where every run goes on from another one, whose whole state it takes over.
+
+    ``run``: the id of that run; without one it is the run with these ``values``, ended at ``place``, in the
+    unit of its length. ``place`` is 0 for the end of ``run``. ``text``: the place for tables.
+    """
+
+    text: str
+    at: Position
+    run: str = ""
+    values: Mapping[str, Value] = field(default_factory=dict)
+    place: float = 0
+
+
+@dataclass(frozen=True)
+class Init:
+    """The section ``init``: the run whose policy every run begins with; ``run``: its id."""
+
+    text: str
+    run: str
+
+
+@dataclass(frozen=True)
 class Formula:
     """A resource (``name``) as a text with keys of the run in braces."""
 
@@ -112,6 +135,8 @@ class Grid:
     length: str = ""
     keep: str = KEPT[0]
     library: tuple[str, ...] = ()
+    fork: Fork | None = None
+    init: Init | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:

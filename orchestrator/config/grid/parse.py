@@ -10,6 +10,7 @@ from orchestrator.config.backends import RESOURCE_SYNTAX
 from orchestrator.config.command_line.command import PROGRAM_OF_ONES_OWN, code_of
 from orchestrator.config.grid.changes import changed
 from orchestrator.config.grid.extends import ANCHORS, Extended
+from orchestrator.config.grid.forks import read_fork, read_init
 from orchestrator.config.grid.hydra_sweeps import SweepTextError
 from orchestrator.config.grid.loggers import read_loggers, read_metrics
 from orchestrator.config.grid.model import Axis, Exclusion, Grid
@@ -121,6 +122,15 @@ SECTIONS: Mapping[str, str] = {
         "Results trees, one or a list: runs that are finished there are adopted, not trained. A folder, "
         "`user@host:PATH`, a profile or `s3://BUCKET/FOLDER`; they are only read."
     ),
+    "fork": (
+        "Every run goes on from the whole state of another one, with the keys of its own point: `{for: "
+        "{experiment.lr: 5e-5}, at: 60_000}` from the run with these values after 60,000 frames, which is "
+        "trained first, or `{from: SWEEP/RUN}` from the end of a finished run."
+    ),
+    "init": (
+        "`SWEEP/RUN`: every run begins with the policy of this finished run, and else from nothing. RUN is "
+        "the name of its folder."
+    ),
     "notify": (
         "A command that sends a message when the sweep ends, when a first run fails, and when a budget is "
         "used up: the program and its arguments, with `{event}`, `{sweep}` and `{message}`."
@@ -182,6 +192,8 @@ def parse_grid(text: str, source: str, changes: Sequence[str] = ()) -> Grid:
         length=read_length(_node(sections, "length"), keys.positions, spec, place),
         keep=read_keep(_node(sections, "keep"), place),
         library=read_library(_node(sections, "library"), place),
+        fork=read_fork(_node(sections, "fork"), keys, place),
+        init=read_init(_node(sections, "init"), keys, place, forks="fork" in sections),
     )
 
 

@@ -191,13 +191,21 @@ class TrainerSpec:
         return not _fits(key.lstrip("+~"), self.inert)
 
     def identify(
-        self, overrides: Mapping[str, Value], seed: int, threads: int, target: str | None = None
+        self,
+        overrides: Mapping[str, Value],
+        seed: int,
+        threads: int,
+        target: str | None = None,
+        **origin: str,
     ) -> Run:
-        """Make the run of this point, with its id. Raises :class:`OrchestrateError` for an unknown preset."""
+        """Make the run of this point, with its id; ``origin`` as of :func:`run_identity`.
+
+        Raises :class:`OrchestrateError` for an unknown preset.
+        """
         ordered = dict(sorted(self._without_preset(overrides).items()))
         deciding = {key: value for key, value in ordered.items() if self.decides(key)}
-        run_id = run_identity(self.name, deciding, seed, threads, target)
-        return Run(run_id, self.name, ordered, seed, threads, target)
+        run_id = run_identity(self.name, deciding, seed, threads, target, **origin)
+        return Run(run_id, self.name, ordered, seed, threads, target, origin="".join(origin.values()))
 
     def frames_of(self, run: Run) -> int | None:
         """Return the run's number of frames; None if its overrides do not fix it."""

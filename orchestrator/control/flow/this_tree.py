@@ -82,7 +82,7 @@ class OwnTarget(Flow):
             len(seen.live - seen.working),
             arrays=tuple(_arrays(done)),
             waiting=waiting(
-                len(plan.waiting),
+                len(set(plan.waiting).difference(done.planned.state.reuse.prefixes.waiting)),
                 canary=self.options.canary,
                 submitted=bool(plan.jobs),
                 no_feed=plan.no_feed,

@@ -87,6 +87,7 @@ class SharedTargets:
     def todo(self, seen: Survey) -> list[str]:
         """Runs without a target, the most urgent first: those begun before, then the others interleaved."""
         runs = [run for run in to_do(self.sweep, seen) if run.run_id not in self.skipped]
+        runs = [run for run in runs if not seen.statuses[run.run_id].waits]
         if self.options.canary:
             runs, _ = canaries(runs, self.sweep.runs, seen)
         runs = in_turns(self._own(runs, seen), self.sweep.runs, seen)

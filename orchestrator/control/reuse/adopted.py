@@ -63,7 +63,7 @@ def find_adoptable(
     wanted = {run.run_id: run for run in sweep.runs if not seen.statuses[run.run_id].has_begun}
     found: dict[str, Adoptable] = {}
     offered: dict[str, str] = {}
-    for library, run, result in _finished(libraries, wanted):
+    for library, run, result in finished(libraries, wanted):
         if run.run_id in found:
             continue
         if judge is not None and (why := judge.difference(wanted[run.run_id], result)):
@@ -90,7 +90,7 @@ def adopt_all(adoptions: Adoptions, sweep_dir: SweepDir) -> Iterator[str]:
         sweep_dir.add_to_ledger(FoundEntry(runs=adopted))
 
 
-def _finished(
+def finished(
     libraries: Iterable[Library], wanted: Container[str]
 ) -> Iterator[tuple[Library, RunDir, Result]]:
     """Yield the finished ones of these runs; damaged ones do not count."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from orchestrator.config.grid.model import bare_key
 from orchestrator.config.trainers import get_trainer
@@ -19,14 +19,17 @@ from orchestrator.core.formatting import count, millions
 from orchestrator.core.types import Run, Sweep, Value, run_identity
 from orchestrator.rundir import Result, RunDir, SweepDir
 from orchestrator.rundir.attempts.absent_files import read_absent
-from orchestrator.rundir.copies.prefix import Prefix, place_prefix
+from orchestrator.rundir.copies.prefix import Prefix, place_policy, place_prefix
 from orchestrator.rundir.records.ledger_entries import Beginning, PrefixEntry
 from orchestrator.status.survey import Survey
 
 
 @dataclass(frozen=True)
 class FoundPrefix:
-    """The finished ``run`` that a longer one begins with. ``total``: the frames at the end of that."""
+    """The finished ``run`` that another one begins with. ``total``: the frames at the end of that.
+
+    It is 0 if only the policy is taken.
+    """
 
     library: Library
     run: RunDir
@@ -44,30 +47,47 @@ class Prefixes:
     """The finished runs that runs to do begin with, by the ids of these.
 
     ``why_not``: why a run has none although there are shorter ones. ``elsewhere``: shorter runs with their
-    last checkpoints at the source of the copy here, where longer ones can go on.
+    last checkpoints at the source of the copy here, where longer ones can go on. ``waiting``: by the id of a
+    run, the one that it goes on from, which is to be finished first. ``cannot``: why that will not be.
     """
 
     found: Mapping[str, FoundPrefix] = field(default_factory=dict)
     why_not: Mapping[str, str] = field(default_factory=dict)
     elsewhere: frozenset[str] = frozenset()
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    cannot: Mapping[str, str] = field(default_factory=dict)
 
     def applied(self, seen: Survey) -> Survey:
-        """Return the survey with the frames that these runs need not train."""
-        there = {
-            run_id: replace(seen.statuses[run_id], **asdict(one.beginning))
-            for run_id, one in self.found.items()
+        """Return the survey with the frames that these runs need not train, and those that have to wait."""
+        known: dict[str, dict[str, Any]] = {
+            run_id: asdict(one.beginning) for run_id, one in self.found.items() if one.total
         }
+        known |= {run_id: {"waits": True} for run_id in self.waiting}
+        known |= {run_id: {"cannot": why} for run_id, why in self.cannot.items()}
+        there = {run_id: replace(seen.statuses[run_id], **facts) for run_id, facts in known.items()}
         return replace(seen, statuses={**seen.statuses, **there}) if there else seen
+
+    def with_origins(self, origins: Prefixes) -> Prefixes:
+        """Return these, and where there is none those that :func:`find_origins` found."""
+        found = {**origins.found, **self.found}
+        return replace(self, found=found, waiting=origins.waiting, cannot=origins.cannot)
 
     def notes(self, run_ids: Iterable[str]) -> Iterator[str]:
         """Describe the beginnings of runs to be submitted, and why others have none."""
         planned = list(run_ids)
-        if begun := [self.found[run_id] for run_id in planned if run_id in self.found]:
+        started = [self.found[run_id] for run_id in planned if run_id in self.found]
+        if begun := [one for one in started if one.total]:
             there, total = sum(one.prefix.frames for one in begun), sum(one.total for one in begun)
             shorter = count(len({one.run.path for one in begun}), "shorter one")
             go = "goes" if len(begun) == 1 else "go"
             frames = f"{millions(there)} of {millions(total)} frames are there"
             yield f"{count(len(begun), 'run')} {go} on from {shorter}: {frames}"
+        if len(started) > len(begun):
+            sources = count(len({one.run.path for one in started if not one.total}), "finished run")
+            yield f"{count(len(started) - len(begun), 'run')} starting with the policy of {sources}"
+        if waiting := [self.waiting[run_id] for run_id in planned if run_id in self.waiting]:
+            trunks = count(len(set(waiting)), "run")
+            yield f"{count(len(waiting), 'run')} waiting for {trunks} to fork from, trained first"
         reasons = Counter(self.why_not[run_id] for run_id in planned if run_id in self.why_not)
         for why, number in reasons.items():
             start = "starts" if number == 1 else "start"
@@ -106,15 +126,26 @@ def place_prefixes(prefixes: Prefixes, run_ids: Iterable[str], sweep_dir: SweepD
     """
     begun = {run_id: prefixes.found[run_id] for run_id in run_ids if run_id in prefixes.found}
     yield from bring_all(((one.library, one.run) for one in begun.values()), whole=True)
-    placed = {}
+    placed: dict[str, Beginning] = {}
     for run_id, one in begun.items():
         try:
-            place_prefix(sweep_dir.run(run_id), one.run, one.prefix)
-            placed[run_id] = one.beginning
+            place = place_prefix if one.total else place_policy
+            place(sweep_dir.run(run_id), one.run, one.prefix)
+            placed |= {run_id: one.beginning} if one.total else {}
         except (OrchestrateError, OSError) as error:
-            yield f"run {run_id} starts from nothing: {error}"
+            yield f"run {run_id} has not its beginning: {error}"
     if placed:
         sweep_dir.add_to_ledger(PrefixEntry(runs=placed))
+
+
+def has_files(library: Library, run: RunDir, names: Iterable[str]) -> bool:
+    """Return whether a run has these files, or they can be brought."""
+    return library.source is not None or all((run.path / name).is_file() for name in names)
+
+
+def _comparable(run: Run) -> dict[str, Value]:
+    """Return the point of a run; a fork that changes nothing is the run that it would be without."""
+    return {key: value for key, value in run.point.items() if key != "fork" or run.origin}
 
 
 class _Shorter(NamedTuple):
@@ -144,7 +175,7 @@ class _Finder:
         """Yield runs by id with their lengths, each with every shorter one, the longest first."""
         longer: dict[str, list[tuple[float, str]]] = {}
         for run_id, run in runs.items():
-            length, rest = self._split(run.point)
+            length, rest = self._split(_comparable(run))
             if length:
                 longer.setdefault(rest, []).append((length, run_id))
         shorter: dict[str, list[_Shorter]] = {}
@@ -206,8 +237,7 @@ class _Finder:
         prefix = Prefix.of(shorter.run, result, shorter.library.text)
         if prefix is None:
             return "their last checkpoints hold only what was learned"
-        is_there = all((shorter.run.path / name).is_file() for name in result.final_state)
-        if is_there or shorter.library.source:
+        if has_files(shorter.library, shorter.run, result.final_state):
             return prefix
         if not (where := read_absent(shorter.run.path).where):
             return "their last checkpoints were removed"

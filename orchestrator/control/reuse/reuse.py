@@ -1,4 +1,4 @@
-"""All that runs to do need not train: results to adopt, and beginnings."""
+"""All that runs to do need not train: results to adopt, beginnings, and what runs start from by the grid."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from orchestrator.config.trainers import get_trainer
 from orchestrator.control.reuse.adopted import Adoptions, adopt_all, find_adoptable
 from orchestrator.control.reuse.judge import Judge
 from orchestrator.control.reuse.library import open_libraries
+from orchestrator.control.reuse.origins import find_origins
 from orchestrator.control.reuse.prefixes import Prefixes, find_prefixes, place_prefixes
 from orchestrator.core.types import Sweep
 from orchestrator.planning.plan import ReuseOption
@@ -57,14 +58,16 @@ def find_reuse(
 
     Without an ``option``, as for a command without a person, libraries are not looked into. ``start``: the
     folder in which programs start, by default that of the call. Raises :class:`OrchestrateError` for a
-    library that is the tree itself.
+    library that is the tree itself, and for runs that cannot start as the grid says.
     """
     if option is ReuseOption.NONE:
-        return NOTHING
+        return Reuse(prefixes=find_origins(sweep, sweep_dir, seen))
     names = () if option is None else (*sweep.library, *libraries_of_user())
     spec = get_trainer(sweep.trainer).with_plugins(sweep.plugins)
     judge = Judge(spec, start or Path.cwd(), sweep_dir.results)
     libraries, problems = open_libraries(names, sweep_dir.results) if names else ([], [])
     adoptions = find_adoptable(sweep, seen, libraries, None if option is ReuseOption.ANY else judge)
     seen = adoptions.applied(seen)
-    return Reuse(adoptions, find_prefixes(sweep, sweep_dir, seen, judge, libraries), tuple(problems))
+    prefixes = find_prefixes(sweep, sweep_dir, seen, judge, libraries)
+    prefixes = prefixes.with_origins(find_origins(sweep, sweep_dir, seen, libraries))
+    return Reuse(adoptions, prefixes, tuple(problems))

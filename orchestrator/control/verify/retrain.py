@@ -15,7 +15,7 @@ from orchestrator.control.verify.segments import Segment
 from orchestrator.core.types import RunState, Sweep
 from orchestrator.planning.plan import ReuseOption, SubmitOptions
 from orchestrator.rundir import RunDir, SweepDir
-from orchestrator.rundir.copies.prefix import place_prefix
+from orchestrator.rundir.copies.prefix import place_policy, place_prefix
 from orchestrator.rundir.removable import put_away
 from orchestrator.status.survey import Survey
 
@@ -86,7 +86,8 @@ class Retraining:
         with self.sweep_dir.lock():
             for run_id, segment in self.segments.items():
                 if segment.prefix and segment.source and not self.run(run_id).newest_attempt():
-                    place_prefix(self.run(run_id), segment.source, segment.prefix)
+                    place = place_policy if segment.description.init else place_prefix
+                    place(self.run(run_id), segment.source, segment.prefix)
         if self.sweep_dir.index_path.exists():
             left = [one for one in self.segments if not self.run(one).has_result() and not self._reached(one)]
             retry_runs(self.sweep_dir, left)

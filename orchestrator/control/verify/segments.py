@@ -83,7 +83,9 @@ class _Finder:
         whole = Segment(run, result, _here(described, self._spec))
         prefix = prefix_of(run)
         source = None if prefix is None else _source(prefix, run, self._home)
-        return whole if source is None else replace(whole, prefix=prefix, source=source)
+        if source is None:
+            return "the run that it starts from is not there as it was" if described.origin else whole
+        return replace(whole, prefix=prefix, source=source)
 
     def _why_not(self, run: Run, result: Result) -> str:
         if run.trainer != self._spec.name:

@@ -52,8 +52,9 @@ class AttemptDir:
     end_path = PathWithin("end.json")
     policy = PathWithin("policy.pt")
     policies = PathWithin("policies")
-    # Of an attempt 0: the shorter run that it is taken from.
+    # Of an attempt 0: the run that it is taken from, and of that the policy, if it is all that is taken.
     prefix_path = PathWithin("prefix.json")
+    init = PathWithin("init.pt")
     # What a program had written in the run's working folder when the attempt's result was retired.
     work = PathWithin("work")
 

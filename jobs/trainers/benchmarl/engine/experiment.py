@@ -30,11 +30,19 @@ from jobs.trainers.benchmarl.configuration.registry import callbacks
 from jobs.trainers.benchmarl.configuration.time_bound import TimeIsUp, unbounded
 from jobs.trainers.benchmarl.engine.buffers import SavedRing
 from jobs.trainers.benchmarl.engine.environments import Environments, logged
+from jobs.trainers.benchmarl.engine.forking import load_fork, load_policy
 from jobs.trainers.benchmarl.engine.iterations import IterationLogger
 from jobs.trainers.benchmarl.engine.state import ITEMS, RESULT, load_state, save_state
 from jobs.training.best_policy import BestPolicy
 from jobs.training.checkpoint_clock import CheckpointClock
-from jobs.training.checkpoints import MISFITS, CheckpointStore, Loaded, Segment, pass_over
+from jobs.training.checkpoints import (
+    MISFITS,
+    CheckpointStore,
+    Loaded,
+    Segment,
+    pass_over,
+    read_checkpoint,
+)
 from jobs.training.context import (
     EXACT,
     NO_PROGRESS_LOST,
@@ -43,6 +51,7 @@ from jobs.training.context import (
     RunContext,
     UsualEvaluation,
 )
+from jobs.training.forking import Fork
 from jobs.training.time_budget import TimeBudget, minutes_of
 from jobs.worker.failures import end_of
 from orchestrator.core.errors import DamagedFileError
@@ -215,6 +224,8 @@ class ResumableExperiment(Experiment):
     def _collection_loop(self) -> None:
         if self._loaded is not None:
             self._resume(self._loaded)
+        elif (init := self.context.init) is not None:
+            self._begin_with(init)
         with self.logger.logging():
             self._checkpoints.start(self.total_frames)
             try:
@@ -292,10 +303,21 @@ class ResumableExperiment(Experiment):
             self._restart_environments()
         if "callbacks" in loaded.payload:
             self._on_load_state_dict(loaded.payload["callbacks"])
-        load_state(self, loaded.payload, ITEMS)
+        if (fork := Fork.at(self.context, loaded.file)) is not None:
+            load_fork(self, loaded.payload, fork)
+        else:
+            load_state(self, loaded.payload, ITEMS)
         loaded.payload.clear()
         if self.finished:  # it was killed between its end and its result
             self._final = self._files_of(loaded.file)
+
+    def _begin_with(self, init: Path) -> None:
+        """Take the policy of a checkpoint. Raises :class:`DamagedFileError` if it has another shape."""
+        try:
+            load_policy(self, read_checkpoint(init)["policy"])
+        except MISFITS as error:
+            why = " ".join(str(error).split())[:200]
+            raise DamagedFileError(init, f"is the policy of another network or task ({why})") from error
 
     @local_seed()
     def _restart_environments(self) -> None:

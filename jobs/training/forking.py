@@ -1,0 +1,48 @@
+"""Go on from the state of another run with other keys: what of that state counts."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.training.context import RunContext
+from orchestrator.config.grid.model import bare_key, same_value
+from orchestrator.rundir import CheckpointFile
+
+_GROUPS = "param_groups"
+
+
+@dataclass(frozen=True)
+class Fork:
+    """The keys whose values differ from those of the run whose state is taken over."""
+
+    changed: frozenset[str]
+
+    @classmethod
+    def at(cls, context: RunContext, checkpoint: CheckpointFile) -> Fork | None:
+        """Return the fork that lies at this checkpoint, ``None`` if the run goes on as it was."""
+        before = context.forked_from
+        if before is None or checkpoint.attempt:
+            return None
+        was, now = (
+            {bare_key(key): same_value(value) for key, value in one.items()}
+            for one in (before, context.run.point)
+        )
+        keys = was.keys() | now.keys()
+        return cls(frozenset(key for key in keys if was.get(key) != now.get(key)))
+
+    def changes(self, *patterns: str) -> bool:
+        """Return whether a key fits one of these shell-style patterns."""
+        return any(fnmatch.fnmatchcase(key, pattern) for key in self.changed for pattern in patterns)
+
+
+def with_own_options(saved: Any, own: Any) -> Any:
+    """Return a saved state in which optimizers have the options of their ``own`` state, such as ``lr``."""
+    if not isinstance(saved, Mapping):
+        return saved
+    if _GROUPS in saved:
+        pairs = zip(saved[_GROUPS], own[_GROUPS], strict=True)
+        return {**saved, _GROUPS: [{**mine, "params": theirs["params"]} for theirs, mine in pairs]}
+    return {name: with_own_options(one, own[name]) if name in own else one for name, one in saved.items()}
