@@ -238,14 +238,14 @@ class RunContext:
             temporary.unlink(missing_ok=True)
 
     def adopt(self, source: Path, frames: int) -> None:
-        """Make a finished file a checkpoint; keep it and the one before, remove all others of the run."""
+        """Make a finished file a checkpoint; keep it and the one before, remove others that the run wrote."""
         self.before_checkpoint()
         path = self.attempt.adopt_checkpoint(source, frames)
         self.checkpointed(frames)
         self.kept = [*self.kept[-1:], path]
         self.guard()
         for file in self.run_dir.checkpoints(below=self.attempt.number + 1):
-            if file.path not in self.kept:
+            if file.attempt and file.path not in self.kept:
                 file.path.unlink(missing_ok=True)
 
     def record(self, *rows: Row) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.training.context import RunContext
-from orchestrator.config.grid.model import bare_key, same_value
 from orchestrator.rundir import CheckpointFile
 
 _GROUPS = "param_groups"
@@ -16,7 +15,7 @@ _GROUPS = "param_groups"
 
 @dataclass(frozen=True)
 class Fork:
-    """The keys whose values differ from those of the run whose state is taken over."""
+    """The keys with other values than in the run that this one forks from."""
 
     changed: frozenset[str]
 
@@ -26,10 +25,8 @@ class Fork:
         before = context.forked_from
         if before is None or checkpoint.attempt:
             return None
-        was, now = (
-            {bare_key(key): same_value(value) for key, value in one.items()}
-            for one in (before, context.run.point)
-        )
+        was = {key.lstrip("+~"): value for key, value in before.items()}
+        now = {key.lstrip("+~"): value for key, value in context.run.point.items()}
         keys = was.keys() | now.keys()
         return cls(frozenset(key for key in keys if was.get(key) != now.get(key)))
 

@@ -177,10 +177,13 @@ def _trunks(grid: Grid, fork: Fork, runs: Iterable[Run]) -> dict[str, Run]:
 
 def _trunk(grid: Grid, fork: Fork, run: Run) -> Run:
     """Return the run that this one goes on from: with the values of the fork, ended at its place."""
-    source, named = YamlFile(grid.source), grid.length or ", ".join(grid.trainer.length_keys)
-    length = next((key for key in run.overrides if bare_key(key) in named.split(", ")), "")
+    source, names = YamlFile(grid.source), (grid.length,) if grid.length else grid.trainer.length_keys
+    lengths = (key for key, value in run.overrides.items() if bare_key(key) in names and value is not None)
+    length = next(lengths, "")
     if not length or (grid.trainer.runs_program and not grid.length):
-        hint = "write length: KEY" if grid.trainer.runs_program else f"write one of {named} into base"
+        hint = (
+            "write length: KEY" if grid.trainer.runs_program else f"write one of {', '.join(names)} into base"
+        )
         raise source.error(fork.at, "fork: found no key that says when a run ends", hint)
     ends = run.overrides[length]
     if not isinstance(ends, int | float) or not fork.place < ends:

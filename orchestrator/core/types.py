@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import enum
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -88,10 +86,10 @@ class Run:
     """One point of the matrix: one training to be completed.
 
     ``overrides`` are the trainer's own keys, sorted, without ``seed`` and ``threads``, which every trainer
-    has. ``run_id`` hashes what decides the result and nothing else (see :func:`run_identity`).
+    has. ``run_id`` hashes what decides the result and nothing else.
     ``loggers``: destinations of a program's metrics, and ``metrics``: where these are found (``from``), with
     the names of ``frames`` and ``return`` among them; they decide nothing. ``keep``: one of :data:`KEPT`.
-    ``fork``: the place where the run goes on from another one, ``init``: the run whose policy it begins with,
+    ``fork``: the place where the run goes on from another one, ``init``: the run that its policy is from,
     as in the grid. ``origin``: the id of that run; empty for the run of a fork that changes nothing.
     """
 
@@ -126,37 +124,6 @@ class Run:
     def value_of(self, key: str) -> Value:
         """Return the run's value of a key that may have Hydra's ``+`` before it; ``None`` without one."""
         return next((value for name, value in self.overrides.items() if name.lstrip("+~") == key), None)
-
-
-def run_identity(
-    trainer: str,
-    overrides: Mapping[str, Value],
-    seed: int,
-    threads: int,
-    target: str | None = None,
-    **origin: str,
-) -> str:
-    """Hash the inputs that decide a run's result into 16 hexadecimal digits.
-
-    The caller leaves out overrides that decide nothing. Equal numbers hash alike in any spelling (``1``,
-    ``1.0``), keys are sorted, and text is hashed unchanged. ``origin``: the id of the run that it is a
-    ``fork`` of, or whose policy is its ``init``.
-    """
-    keys = {"overrides": dict(overrides), "seed": seed, "threads": threads, "target": target, **origin}
-    text = json.dumps(
-        _canonical({"trainer": trainer, **keys}), sort_keys=True, ensure_ascii=True, allow_nan=True
-    )
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _canonical(value: Value) -> Value:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, Mapping):
-        return {str(key): _canonical(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_canonical(item) for item in value]
-    return value
 
 
 @dataclass(frozen=True)

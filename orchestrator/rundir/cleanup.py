@@ -35,9 +35,14 @@ def tidy_finished(run: RunDir, result: Result, also: Iterable[str] = ()) -> None
 
 
 def superfluous(run: RunDir, result: Result, also: Iterable[str] = ()) -> list[Path]:
-    """List files and folders of a finished run that :func:`tidy_finished` removes."""
+    """List files and folders of a finished run that :func:`tidy_finished` removes.
+
+    What a run starts from by its grid stays: trained again, it cannot do without.
+    """
     kept = {run.path / item.path for item in result.manifest} | {run.path / path for path in also}
     attempts = run.with_prefix()
+    if run.prefix is not None and run.description().origin:
+        attempts = attempts[1:]
     for attempt in attempts:
         kept |= attempt.records
     kept |= {parent for path in kept for parent in path.parents}

@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 
 from jobs.training.records import loggers
 from orchestrator.config.grid import parse_grid
-from orchestrator.config.grid.loggers import LOGGERS
+from orchestrator.config.grid.other_sections import LOGGERS
 from orchestrator.config.sweep import runs_of
 from orchestrator.core.records import parse, plain
 from orchestrator.core.types import Run

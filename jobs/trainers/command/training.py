@@ -54,6 +54,7 @@ SEED = "ORCHESTRATE_SEED"
 METRICS, CHECKPOINTS = "ORCHESTRATE_METRICS", "ORCHESTRATE_CHECKPOINT_DIR"
 SUBMIT_DIR = "ORCHESTRATE_SUBMIT_DIR"
 RESUME, IMPORTS = "ORCHESTRATE_RESUME", "ORCHESTRATE_IMPORTS"
+INIT = "ORCHESTRATE_INIT"
 # Inboxes of programs on other nodes, which are dropped.
 _DROPPED = {METRICS: f"{SCRATCH}/metrics.jsonl", CHECKPOINTS: SCRATCH, IMPORTS: f"{SCRATCH}/imports"}
 
@@ -253,6 +254,8 @@ def _variables(context: RunContext, checkpoint: CheckpointFile | None) -> dict[s
     }
     if checkpoint is not None:
         variables[RESUME] = str(checkpoint.path)
+    elif (init := context.init) is not None:
+        variables[INIT] = str(init)
     code, path = CodeDir.holding(Path(__file__)), os.environ.get("PYTHONPATH", "")
     if code is not None:
         # This program's packages are on the worker's path; a `jobs` of the user's own is to be found instead.

@@ -16,8 +16,8 @@ _EXAMPLE = "such as fork: {for: {experiment.lr: 5e-5}, at: 60_000}"
 
 
 def read_fork(node: Node | None, keys: Keys, source: YamlFile) -> Fork | None:
-    """Parse where runs fork. Raises :class:`GridError`."""
-    if node is None:
+    """Parse where runs fork; null is as no section. Raises :class:`GridError`."""
+    if node is None or _is_null(node):
         return None
     _require_free("fork", node, keys, source)
     if not isinstance(node, Entries):
@@ -41,13 +41,18 @@ def read_fork(node: Node | None, keys: Keys, source: YamlFile) -> Fork | None:
 
 
 def read_init(node: Node | None, keys: Keys, source: YamlFile, *, forks: bool) -> Init | None:
-    """Parse the run whose policy runs begin with. Raises :class:`GridError`."""
-    if node is None:
+    """Parse the run that gives runs their policy; null is as no section. Raises :class:`GridError`."""
+    if node is None or _is_null(node):
         return None
     _require_free("init", node, keys, source)
     if forks:
         raise source.error(node.at, "init: found beside fork, which takes over the policy too", "remove one")
     return Init(*_one_run("init", node, source))
+
+
+def _is_null(node: Node) -> bool:
+    """Return whether the section takes back an inherited one."""
+    return isinstance(node, Scalar) and node.value is None
 
 
 def _place(entry: KeyNode, source: YamlFile) -> float:
@@ -79,7 +84,7 @@ def _values(entry: KeyNode, keys: Keys, source: YamlFile) -> dict[str, Value]:
 
 
 def _require_free(section: str, node: Node, keys: Keys, source: YamlFile) -> None:
-    """Refuse a section whose name is a key of the runs: it stands in their points, too."""
+    """Refuse a section with the name of a key of the runs: it stands in their points, too."""
     if section in map(bare_key, keys.positions):
         raise source.error(
             node.at, f"{section}: found the section, and a key of the same name", "rename the key"

@@ -63,7 +63,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Fork:
-    """The section ``fork``: where every run goes on from another one, whose whole state it takes over.
+    """The section ``fork``: where every run goes on from the whole state of another one.
 
     ``run``: the id of that run; without one it is the run with these ``values``, ended at ``place``, in the
     unit of its length. ``place`` is 0 for the end of ``run``. ``text``: the place for tables.
@@ -78,7 +78,7 @@ class Fork:
 
 @dataclass(frozen=True)
 class Init:
-    """The section ``init``: the run whose policy every run begins with; ``run``: its id."""
+    """The section ``init``: the run that gives every run its policy; ``run``: its id."""
 
     text: str
     run: str

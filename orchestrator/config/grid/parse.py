@@ -12,10 +12,16 @@ from orchestrator.config.grid.changes import changed
 from orchestrator.config.grid.extends import ANCHORS, Extended
 from orchestrator.config.grid.forks import read_fork, read_init
 from orchestrator.config.grid.hydra_sweeps import SweepTextError
-from orchestrator.config.grid.loggers import read_loggers, read_metrics
 from orchestrator.config.grid.model import Axis, Exclusion, Grid
 from orchestrator.config.grid.other_programs import section_hint
-from orchestrator.config.grid.other_sections import read_keep, read_length, read_library, read_plugins
+from orchestrator.config.grid.other_sections import (
+    read_keep,
+    read_length,
+    read_library,
+    read_loggers,
+    read_metrics,
+    read_plugins,
+)
 from orchestrator.config.grid.points import read_exclude, read_include, refuse_empty
 from orchestrator.config.grid.resources import OTHER_NAMES, RESOURCES, read_resources
 from orchestrator.config.grid.rules import read_rules

@@ -13,8 +13,9 @@ from orchestrator.config.command_line.command import COMMAND_KEY
 from orchestrator.config.command_line.placeholders import keys_asked_for
 from orchestrator.config.returns import EPISODE_RETURN, EVALUATION_RETURN, EVALUATIONS
 from orchestrator.config.task_packages import TaskPackages, fitting, registering_module, task_of
+from orchestrator.config.trainers.identity import run_identity
 from orchestrator.core.errors import OrchestrateError
-from orchestrator.core.types import PluginSource, Resources, Run, Value, run_identity
+from orchestrator.core.types import PluginSource, Resources, Run, Value
 
 PRESET_KEY = "preset"
 # The least and the largest value of keys that every trainer has; NumPy accepts no larger seed.

@@ -78,7 +78,7 @@ def _found(run: Run, library: Library, source: RunDir, result: Result, *, is_tru
     if place and not is_trunk and float(place) != prefix.frames:
         raise OrchestrateError(
             f"fork: {name} has no checkpoint at {place} frames; the nearest is at its end, {prefix.frames:_}",
-            hint=f"write at: {prefix.frames:_}, or {{for: …, at: {place}}}, which trains so many frames first",
+            hint=f"write at: {prefix.frames:_}, or {{for: …, at: {place}}}, which trains so much first",
         )
     total = get_trainer(run.trainer).frames_of(run) or 0
     prefix = replace(prefix, fork=source.description().point)

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 from orchestrator.config.grid.model import bare_key
 from orchestrator.config.trainers import get_trainer
+from orchestrator.config.trainers.identity import run_identity
 from orchestrator.control.reuse.judge import Judge
 from orchestrator.control.reuse.library import Library, bring_all, own_tree
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import count, millions
-from orchestrator.core.types import Run, Sweep, Value, run_identity
+from orchestrator.core.types import Run, Sweep, Value
 from orchestrator.rundir import Result, RunDir, SweepDir
 from orchestrator.rundir.attempts.absent_files import read_absent
 from orchestrator.rundir.copies.prefix import Prefix, place_policy, place_prefix

@@ -59,7 +59,7 @@ class Prefix:
 
     @classmethod
     def of_policy(cls, run: RunDir, result: Result, tree: str) -> Self:
-        """Describe a finished run whose policy others begin with."""
+        """Describe a finished run that gives others their policy."""
         return cls._of(run, result, tree, 0)
 
     @classmethod

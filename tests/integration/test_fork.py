@@ -1,0 +1,229 @@
+"""Runs fork from the state of others with other keys, or begin with their policies."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from orchestrator.rundir import RunDir
+from tests import warm
+from tests.integration.test_extend import PPO, assert_equal, rows_of, state_of, train
+from tests.slurm.lab import Lab
+from tests.tiny_benchmarl import NAVIGATION_IQL, NAVIGATION_MAPPO
+
+PROGRAM = """
+import os, random, signal, sys
+from orchestrate_run import run
+
+steps, seed, gain = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+state, generator = [0.0], random.Random(seed)
+start = run.resume(state, generator, total=steps, exactness="exact", every=0)
+for step in range(start + 1, steps + 1):
+    state[0] += gain * generator.random()
+    run.log(step, **{"return": state[0]})
+    run.save(step, now=True)
+    if random.SystemRandom().random() < float(os.environ.get("KILLS", 0)):
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+COMMAND = [sys.executable, "train.py", "{steps}", "{seed}", "{gain}"]
+AT, STEPS, SEEDS = 4, 10, [0, 1]
+FORK = {"for": {"gain": 1}, "at": AT}
+
+
+def program(lab: Lab, **sections: Any) -> dict[str, Any]:
+    (lab.folder / "train.py").write_text(PROGRAM)
+    grid: dict[str, Any] = {
+        "name": "tiny",
+        "trainer": "command",
+        "base": {"command": COMMAND, "steps": STEPS},
+    }
+    return {**grid, "matrix": {"gain": [1, 2], "seed": SEEDS}, "length": "steps", "fork": FORK} | sections
+
+
+def returns_of(run: RunDir) -> list[float]:
+    return [row.metrics["return"] for row in run.history()]
+
+
+def expected(seed: int, gain: float, steps: int = STEPS, at: int = AT) -> list[float]:
+    """The returns of a run whose gain is 1 up to the fork: one stream of random numbers."""
+    generator = random.Random(seed)
+    return list(accumulate((1 if step < at else gain) * generator.random() for step in range(steps)))
+
+
+def runs_of(lab: Lab, sweep: str = "tiny") -> dict[tuple[Any, ...], RunDir]:
+    """The runs of a sweep by length, gain and seed."""
+    home = lab.dir(sweep)
+    points = {row.run_id: row.point for row in home.read_index()}
+    return {
+        (point["steps"], point["gain"], point["seed"]): home.run(run_id) for run_id, point in points.items()
+    }
+
+
+def test_what_variants_share_is_trained_once(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab")
+    (lab.folder / "grid.yaml").write_text(json.dumps(program(lab)))
+    assert "4 runs waiting for 2 runs to fork from" in lab.run("sweep", "grid.yaml", "--dry-run")
+    said = train(lab, program(lab))
+    assert "4 runs waiting for 2 runs to fork from, trained first" in said
+    runs = runs_of(lab)
+    assert len(runs) == 6
+    for (steps, gain, seed), run in runs.items():
+        run.verify(run.result(), checksums=True)
+        assert returns_of(run) == expected(seed, gain, steps)
+        lengths = [len(piece.rows) for piece in run.chain()]
+        assert lengths == ([AT] if steps == AT else [AT, STEPS - AT])
+        assert run.result().attempts == 1
+    again = lab.run("sweep", "grid.yaml")
+    assert "6/6 done" in again
+    # Without the section the run of the first gain is the same run, the other one is not.
+    train(lab, program(lab, fork=None) | {"name": "plain"} | {"matrix": {"gain": [1, 2], "seed": [0]}})
+
+
+def test_only_what_is_left_counts_in_the_estimate(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab")
+    train(lab, program(lab, matrix={"gain": [1], "seed": SEEDS}))
+    (lab.folder / "grid.yaml").write_text(json.dumps(program(lab, matrix={"gain": [1, 2, 3], "seed": SEEDS})))
+    (target,) = json.loads(lab.run("estimate", "grid.yaml", "--json"))["targets"]
+    assert [run["frames"] for run in target["runs"]] == [STEPS - AT] * 4
+    assert "4 runs go on from 2 shorter ones: 16 of 40 frames are there" in lab.run(
+        "sweep", "grid.yaml", "--dry-run"
+    )
+
+
+def test_forks_of_a_run_that_failed_are_skipped(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab")
+    grid = program(lab, matrix={"gain": [2], "seed": [0]}, fork={"for": {"gain": "none"}, "at": AT})
+    (lab.folder / "grid.yaml").write_text(json.dumps(grid))
+    said = lab.run("sweep", "grid.yaml", env=warm.WORKERS, code=1)
+    assert "to fork from is failed" in said
+
+
+def test_a_fork_of_one_run_goes_on_from_its_end(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab")
+    train(lab, program(lab, matrix={"gain": [1], "seed": [0]}, fork=None) | {"name": "base"})
+    (base,) = runs_of(lab, "base").values()
+    one = {"from": f"base/{base.run_id}"}
+    more = {"base": {"command": COMMAND, "steps": 15}, "matrix": {"gain": [1, 3], "seed": [0]}}
+    train(lab, program(lab, fork=one, **more))
+    for (_, gain, _), run in runs_of(lab).items():
+        assert returns_of(run) == expected(0, gain, 15, STEPS)
+        assert run.result().fields["prefix"]["run_id"] == base.run_id
+    for fork, hint in {
+        f"base/{base.run_id}@5": "has no checkpoint at 5 frames; the nearest is at its end, 10",
+        f"base/{'0' * 16}": f"no finished run {'0' * 16} in",
+        "base/0123": "expected SWEEP/RUN, with the 16 digits",
+    }.items():
+        name, _, at = fork.partition("@")
+        wrong = program(lab, fork={"from": name, **({"at": int(at)} if at else {})}, **more)
+        (lab.folder / "wrong.yaml").write_text(json.dumps(wrong | {"name": "wrong"}))
+        assert hint in lab.run("sweep", "wrong.yaml", "--dry-run", code=2)
+    (base.path / base.result().final_state[0]).unlink()
+    (lab.folder / "wrong.yaml").write_text(json.dumps(program(lab, fork=one, **more) | {"name": "wrong"}))
+    assert "the last checkpoint of" in lab.run("sweep", "wrong.yaml", "--dry-run", code=2)
+
+
+@pytest.mark.nightly(but=["benchmarl"])
+@pytest.mark.parametrize("kind", ["benchmarl", "iql", "ppo"])
+def test_a_fork_takes_over_the_state_and_keeps_its_own_settings(tmp_path: Path, kind: str) -> None:
+    lab, other = Lab(tmp_path / "lab"), Lab(tmp_path / "other")
+    grid: dict[str, Any] = {
+        "benchmarl": {
+            "trainer": "benchmarl",
+            "base": {**NAVIGATION_MAPPO, "experiment.max_n_iters": 6},
+            "matrix": {"experiment.lr": [1e-3, 2e-3]},
+            "fork": {"for": {"experiment.lr": 1e-3}, "at": 3},
+        },
+        "iql": {
+            "trainer": "benchmarl",
+            "base": {
+                **NAVIGATION_IQL,
+                "experiment.max_n_iters": 6,
+                "experiment.exploration_anneal_frames": 600,
+            },
+            "matrix": {"experiment.gamma": [0.9, 0.8]},
+            "fork": {"for": {"experiment.gamma": 0.9}, "at": 3},
+        },
+        "ppo": {
+            "trainer": "ppo",
+            "base": {**PPO, "steps": 1280},
+            "matrix": {"lr": [1e-3, 2e-3]},
+            "fork": {"for": {"lr": 1e-3}, "at": 640},
+        },
+    }[kind]
+    key, (same, changed) = next(iter(grid["matrix"].items()))
+    train(lab, {"name": "tiny", **grid})
+    train(other, {"name": "tiny", **grid, "fork": None, "matrix": {key: [same]}})
+    home = lab.dir()
+    points = {row.run_id: row.point for row in home.read_index()}
+    (at_once,) = other.dir().run_ids()
+    assert rows_of(home.run(at_once)) == rows_of(other.dir().run(at_once))
+    assert_equal(state_of(home.run(at_once)), state_of(other.dir().run(at_once)))
+    (forked,) = (home.run(run_id) for run_id, point in points.items() if point[key] == changed)
+    rows, straight = rows_of(forked), rows_of(home.run(at_once))
+    there = [row[1] for row in rows].index(forked.result().fields["prefix"]["frames"]) + 1
+    assert rows[:there] == straight[:there]
+    assert rows[there + 1 :] != straight[there + 1 :]
+    state = state_of(forked)
+    if kind == "benchmarl":
+        groups = [one["param_groups"] for group in state["optimizers"].values() for one in group.values()]
+        assert {group["lr"] for (group,) in groups} == {changed}
+    elif kind == "iql":
+        gammas = [float(loss["_value_estimator.gamma"]) for loss in state["losses"].values()]
+        assert gammas == pytest.approx([changed])
+    else:
+        assert state["learned"]["param_groups"][0]["lr"] == changed
+
+
+@pytest.mark.parametrize("kind", ["benchmarl", "ppo"])
+def test_init_takes_the_policy_and_nothing_else(tmp_path: Path, kind: str) -> None:
+    lab = Lab(tmp_path / "lab")
+    if kind == "ppo":
+        base = {**PPO, "steps": 512, "normalize_observations": False}
+        source, own = {"trainer": "ppo", "base": base}, {"trainer": "ppo", "base": {**base, "lr": 1e-30}}
+    else:
+        base = {**NAVIGATION_MAPPO, "experiment.max_n_iters": 2}
+        source = {"trainer": "benchmarl", "base": base}
+        own = {"trainer": "benchmarl", "base": {**base, "experiment.lr": 1e-30}}
+    train(lab, {"name": "base", **source, "matrix": {"seed": [0]}})
+    (trained,) = (lab.dir("base").run(run_id) for run_id in lab.dir("base").run_ids())
+    said = train(lab, {"name": "tiny", **own, "matrix": {"seed": [5, 6]}, "init": f"base/{trained.run_id}"})
+    assert "2 runs starting with the policy of 1 finished run" in said
+    policy = {
+        name: one for name, one in state_of(trained)["policy"].items() if name.endswith(("weight", "bias"))
+    }
+    assert policy
+    for run_id in lab.dir().run_ids():
+        run = lab.dir().run(run_id)
+        after = state_of(run)["policy"]
+        assert all(torch.equal(after[name], one) for name, one in policy.items())
+        assert [piece.attempt for piece in run.chain()] == [1]
+        assert run.result().fields["init"]["run_id"] == trained.run_id
+
+
+@pytest.mark.nightly
+def test_killed_at_random_forks_end_as_if_they_had_been_left_alone(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab", env={"KILLS": "0.25"})
+    train(lab, program(lab, matrix={"gain": [1, 2, 3], "seed": list(range(5))}))
+    runs = runs_of(lab)
+    for (steps, gain, seed), run in runs.items():
+        run.verify(run.result(), checksums=True)
+        assert returns_of(run) == expected(seed, gain, steps)
+        assert run.chain()[0].attempt == int(steps == AT)
+    assert sum(len(run.attempts()) - 1 for run in runs.values()) > 20
+
+
+def test_a_retried_fork_goes_on_from_the_same_state(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab")
+    train(lab, program(lab, matrix={"gain": [1, 2], "seed": [0]}))
+    (forked,) = (run for (steps, gain, _), run in runs_of(lab).items() if gain == 2)
+    lab.run("retry", "tiny", forked.run_id, env=warm.WORKERS)
+    lab.run("sweep", "grid.yaml", env=warm.WORKERS)
+    assert forked.result().attempt == 2
+    assert returns_of(forked) == expected(0, 2)
