@@ -198,7 +198,7 @@ def runs_table(
         "run_id": pl.Series([reading.index.run_id for reading in readings], dtype=pl.String),
         "sweep": pl.Series([reading.sweep for reading in readings], dtype=pl.String),
         "trainer": pl.Series([trainers.get(reading.sweep) for reading in readings], dtype=pl.String),
-        "in_grid": pl.Series([reading.index.in_grid for reading in readings], dtype=pl.Boolean),
+        "in_grid": pl.Series(_in_grid(readings), dtype=pl.Boolean),
     }
     points = [reading.index.point for reading in readings]
     # These are keys of the grid and facts of results, and share the fact's column.
@@ -232,6 +232,20 @@ def runs_table(
         columns[LOWER_IS_BETTER] = pl.Series([chosen.lower] * len(readings), dtype=pl.Boolean)
     columns["reason"] = pl.Series([reading.reason or None for reading in readings], dtype=pl.String)
     return pl.DataFrame(columns), tuple(keys.values())
+
+
+def _in_grid(readings: Sequence[RunReading]) -> list[bool]:
+    """Return which runs are points of the grid; those that such points fork from are their beginnings."""
+    forks = [_is_fork(reading.index.point) for reading in readings]
+    forking = {reading.sweep for reading, is_fork in zip(readings, forks, strict=True) if is_fork}
+    return [
+        reading.index.in_grid and (is_fork or reading.sweep not in forking)
+        for reading, is_fork in zip(readings, forks, strict=True)
+    ]
+
+
+def _is_fork(point: Mapping[str, Any]) -> bool:
+    return "@" in str(point.get("fork", ""))
 
 
 def _asked(reading: RunReading, key: str) -> Any:

@@ -9,6 +9,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 import torch
 
@@ -80,10 +81,16 @@ def test_what_variants_share_is_trained_once(tmp_path: Path) -> None:
         lengths = [len(piece.rows) for piece in run.chain()]
         assert lengths == ([AT] if steps == AT else [AT, STEPS - AT])
         assert run.result().attempts == 1
-    again = lab.run("sweep", "grid.yaml")
-    assert "6/6 done" in again
-    # Without the section the run of the first gain is the same run, the other one is not.
-    train(lab, program(lab, fork=None) | {"name": "plain"} | {"matrix": {"gain": [1, 2], "seed": [0]}})
+    assert "6/6 done" in lab.run("sweep", "grid.yaml")
+    # What the forks begin with is no variant beside them.
+    lab.run("collect", "tiny")
+    table = pl.read_parquet(lab.dir().path / "results.parquet")
+    assert sorted(table.select("steps", "in_grid").rows()) == [(AT, False)] * 2 + [(STEPS, True)] * 4
+    # Without the section the run of the first gain is the same run, that of the other one is not.
+    train(lab, program(lab, fork=None) | {"name": "plain"})
+    plain = runs_of(lab, "plain")
+    alike = {key for key, run in plain.items() if run.run_id == runs[key].run_id}
+    assert alike == {(STEPS, 1, seed) for seed in SEEDS}
 
 
 def test_only_what_is_left_counts_in_the_estimate(tmp_path: Path) -> None:
