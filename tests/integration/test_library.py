@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from pathlib import Path
 
@@ -15,11 +16,20 @@ from tests.integration.test_extend import PROGRAM, program, rows_of, train
 from tests.slurm.lab import Lab
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a lab that has trained two seeds."""
+    folder = tmp_path_factory.mktemp("trained")
+    lab = Lab(folder, {"HOME": str(folder)})
+    train(lab, program(lab, 4))
+    return folder
+
+
 @pytest.fixture
-def labs(tmp_path: Path) -> tuple[Lab, Lab]:
+def labs(trained: Path, tmp_path: Path) -> tuple[Lab, Lab]:
     """A lab that has trained two seeds, and one whose grid has these and two more."""
+    shutil.copytree(trained, tmp_path / "old")
     old, new = Lab(tmp_path / "old"), Lab(tmp_path / "new")
-    train(old, program(old, 4))
     grid = program(new, 4, library=str(old.results))
     grid["matrix"]["seed"] = range_of(4)
     (new.folder / "grid.yaml").write_text(json.dumps(grid))

@@ -53,6 +53,7 @@ def test_its_links_lead_somewhere() -> None:
     assert [target for target in targets if not (PATH.parent / target).exists()] == []
 
 
+@pytest.mark.nightly
 def test_it_launches_follows_collects_and_plots(
     own_world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -200,8 +200,8 @@ def test_of_100_runs_the_falsified_ones_are_named_and_no_other(tmp_path: Path) -
 @pytest.mark.nightly
 def test_benchmarl_runs_and_their_longer_ones_are_verified(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "lab")
-    train(lab, benchmarl(2))
-    train(lab, benchmarl(4))
+    train(lab, benchmarl(2, "mappo", "iql"))
+    train(lab, benchmarl(4, "mappo", "iql"))
     told = verify(lab)
     assert "4 of 4 segments trained again, all equal" in told
     assert "the tensors of 4 last checkpoints" in told

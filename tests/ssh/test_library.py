@@ -46,6 +46,7 @@ def test_a_library_behind_ssh(old: Lab, server: Server, tmp_path: Path) -> None:
     adopts(Lab(tmp_path / "new"), f"ssh:{ALIAS}:results")
 
 
+@pytest.mark.nightly
 def test_a_library_in_a_bucket(old: Lab, bucket: BucketServer, tmp_path: Path) -> None:
     client = bucket.client()
     for path in sorted(old.results.rglob("*")):
