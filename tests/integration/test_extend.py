@@ -133,6 +133,13 @@ def test_a_longer_run_goes_on_from_a_shorter_one_bit_for_bit(
     assert_equal(state_of(run), state_of(at_once))
     assert [row.in_grid for row in lab.dir().read_index()] == [True, False]
     lab.run("collect", "tiny")
+    (lab.folder / "grid.yaml").write_text(json.dumps(kind(short)))  # a seed more is as large as these
+    (target,) = json.loads(lab.run("estimate", "grid.yaml", "--set", "seed=7", "--json"))["targets"]
+    sizes = [
+        {item.path: item.bytes for item in lab.dir().run(run_id).manifest()} for run_id in lab.dir().run_ids()
+    ]
+    assert target["bytes"] == pytest.approx(sum(sum(one.values()) for one in sizes) / 2, abs=2)
+    assert 0 < target["bytes_of_state"] < target["bytes"]
 
 
 def test_only_what_is_left_of_a_program_is_trained(tmp_path: Path) -> None:

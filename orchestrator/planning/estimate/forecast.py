@@ -13,7 +13,7 @@ from orchestrator.planning.estimate.ranges import NOTHING, Range, lay_out, total
 from orchestrator.planning.estimate.target_costs import TargetCost
 from orchestrator.planning.packing import size_of
 from orchestrator.planning.throughput.lookup import Basis, SpeedTable
-from orchestrator.planning.throughput.model import TrainingPlace, kind_of, length_of
+from orchestrator.planning.throughput.model import DiskUse, TrainingPlace, kind_of, length_of
 from orchestrator.status.survey import RunStatus, Survey
 
 _MINUTE_S, _HOUR_S = 60.0, 3600.0
@@ -28,7 +28,7 @@ _BY_THE_GRID = "the minutes set in the grid"
 class RunForecast:
     """Forecast of one run. ``frames``: left to train. ``seconds``, ``dollars``: of the run alone, without its
     share of the machine's start and end; ``None`` where ``unknown`` gives the reason, or without a price. A
-    run limited in minutes has neither frames nor a ``basis``.
+    run limited in minutes has neither frames nor a ``basis``. ``disk``: of its files, as far as it is known.
     """
 
     run_id: str
@@ -37,6 +37,7 @@ class RunForecast:
     dollars: Range | None = None
     basis: Basis | None = None
     unknown: str = ""
+    disk: DiskUse | None = None
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,14 @@ class Forecast:
                 counted[words] = counted.get(words, 0) + 1
         return counted
 
+    @property
+    def disk(self) -> DiskUse | None:
+        """The disk use of all runs; ``None`` if that of one is unknown."""
+        known = [run.disk for run in self.runs if run.disk is not None]
+        if not known or len(known) < len(self.runs):
+            return None
+        return DiskUse(sum(one.whole for one in known), sum(one.state for one in known))
+
     def _data_json(self) -> list[dict[str, Any]]:
         """Return the data behind the figures: how many runs were measured for how many; none by the grid."""
         bases = {run.basis.words: run.basis for run in self.runs if run.basis is not None}
@@ -102,6 +111,8 @@ class Forecast:
             "seconds": self.wall and self.wall.to_json(),
             "dollars": self.dollars and self.dollars.to_json(),
             "overhead_dollars": self.overhead and self.overhead.to_json(),
+            "bytes": self.disk and self.disk.whole,
+            "bytes_of_state": self.disk and self.disk.state,
             "rests_on": self._data_json(),
             "unknown": [{"why": why, "runs": len(run_ids)} for why, run_ids in self.unknown.items()],
             "skipped": dict(self.skipped),
@@ -117,7 +128,10 @@ def forecast_plan(plan: Plan, seen: Survey, where: TargetCost, table: SpeedTable
     loads: list[Range] = []
     groups = _groups(plan, where)
     for group in groups:
-        found = [_run(run, seen, where, table, group) for run in group.runs]
+        found = [
+            replace(_run(run, seen, where, table, group), disk=table.disk_of(kind_of(run)))
+            for run in group.runs
+        ]
         runs += found
         known = [(one.seconds, group.cores(run)) for one, run in zip(found, group.runs, strict=True)]
         timed = [(seconds, size) for seconds, size in known if seconds is not None]

@@ -10,9 +10,9 @@ import fnmatch
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
-from orchestrator.planning.throughput.model import RunKind, Speed, TrainingPlace, same_model
+from orchestrator.planning.throughput.model import DiskUse, RunKind, Speed, TrainingPlace, same_model
 
 # Executions differ even with equal settings; a single run does not show by how much.
 _ALWAYS, _ONE_RUN = 1.05, 1.15
@@ -44,7 +44,8 @@ class Basis:
 class SpeedTable:
     """All known speeds. ``starts``: seconds from a worker's start to its first run, by target. ``waits``:
     seconds from a job's submission to its worker's start, by target. ``lengths``: frames of finished runs by
-    kind and planned length (:func:`~orchestrator.planning.throughput.model.length_of`).
+    kind and planned length (:func:`~orchestrator.planning.throughput.model.length_of`). ``disk``: that of
+    finished runs by kind.
     """
 
     def __init__(
@@ -53,10 +54,12 @@ class SpeedTable:
         starts: Mapping[str, float] | None = None,
         waits: Mapping[str, float] | None = None,
         lengths: Mapping[tuple[RunKind, str], Sequence[int]] | None = None,
+        disk: Mapping[RunKind, Sequence[DiskUse]] | None = None,
     ) -> None:
         self.speeds = tuple(speeds)
         self.starts, self.waits = dict(starts or {}), dict(waits or {})
         self._lengths = dict(lengths or {})
+        self._disk = {kind: _mean(some) for kind, some in (disk or {}).items()}
         self._exact: dict[RunKind, list[Speed]] = {}
         self._alike: dict[tuple[str, str], list[Speed]] = {}
         self._trainers: dict[str, list[Speed]] = {}
@@ -86,6 +89,10 @@ class SpeedTable:
         """Return the median frames of runs of exactly this kind and length, on any hardware."""
         found = self._lengths.get((kind, length))
         return int(median(found)) if found else None
+
+    def disk_of(self, kind: RunKind) -> DiskUse | None:
+        """Return the mean disk use of finished runs of exactly this kind."""
+        return self._disk.get(kind)
 
     def _find(self, kind: RunKind, place: TrainingPlace) -> Basis | None:
         alike = self._alike.get((kind.task, kind.algorithm), ())
@@ -201,3 +208,8 @@ def _basis_text(used: Sequence[Speed], kind: RunKind, place: TrainingPlace) -> s
     elif one.place.at_once != place.at_once:
         what += f", {one.place.at_once} at once instead of {place.at_once}"
     return what
+
+
+def _mean(several: Sequence[DiskUse]) -> DiskUse:
+    whole, state = (round(fmean(sizes)) for sizes in zip(*several, strict=True))
+    return DiskUse(whole, state)

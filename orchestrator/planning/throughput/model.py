@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from orchestrator.config.trainers import TrainerSpec, get_trainer
 from orchestrator.core.types import Run
@@ -64,11 +65,19 @@ class Speed:
     wall_per_training: float | None = None
 
 
+class DiskUse(NamedTuple):
+    """Bytes of finished runs' files; ``state``: of these, what longer runs need to go on."""
+
+    whole: int
+    state: int
+
+
 def kind_of(run: Run) -> RunKind:
     """Return the kind of a planned run. Without the key ``algorithm`` the trainer's name takes its place."""
     spec = get_trainer(run.trainer)
     apart = ("task", "algorithm", *_length_keys(spec, run))
-    settings = {key: value for key, value in run.overrides.items() if key not in apart and spec.decides(key)}
+    every = {**run.overrides, **run.start}  # as in an index
+    settings = {key: value for key, value in every.items() if key not in apart and spec.decides(key)}
     return RunKind(
         run.trainer,
         str(run.overrides.get("task", "")),

@@ -14,7 +14,7 @@ from orchestrator.core.errors import DamagedFileError, OrchestrateError, Storage
 from orchestrator.core.formatting import printable
 from orchestrator.core.machine.bulk_read import read_all
 from orchestrator.core.types import Job, Run
-from orchestrator.planning.throughput.model import RunKind, TrainingPlace, kind_of, length_of
+from orchestrator.planning.throughput.model import DiskUse, RunKind, TrainingPlace, kind_of, length_of
 from orchestrator.rundir import IndexRow, SweepDir
 from orchestrator.rundir.files.atomic import dump_json, parse_json, write_atomic
 from orchestrator.rundir.files.plain_files import read_plain
@@ -24,7 +24,7 @@ from orchestrator.rundir.records.result import HostFacts
 
 _Value = TypeVar("_Value")
 
-_VERSION = 2
+_VERSION = 3
 # The GPU of a run without a reported model.
 _SOME_GPU = "a GPU"
 
@@ -32,7 +32,7 @@ _SOME_GPU = "a GPU"
 @dataclass(frozen=True)
 class MeasuredRun:
     """One finished run. ``changed``: modification time of its result (ns). ``length``: planned length, with
-    the grid's keys. The rest: :class:`~orchestrator.planning.throughput.model.Speed`.
+    the grid's keys. ``disk``: of its files. The rest: :class:`~orchestrator.planning.throughput.model.Speed`.
     """
 
     changed: int
@@ -43,6 +43,7 @@ class MeasuredRun:
     frames: int
     wall_per_training: float | None
     length: str
+    disk: DiskUse
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,10 @@ def _measure(
             start = max(0.0, took - frames / fps)
         run = _run_of(trainer, row)
         place, share = _place(result.host, job), training / fps if training > 0 else None
-        return _checked(MeasuredRun(changed, kind_of(run), place, fps, start, frames, share, length_of(run)))
+        state = sum(item.bytes for item in result.manifest if item.path in result.final_state)
+        disk = DiskUse(sum(item.bytes for item in result.manifest), state)
+        length = length_of(run)
+        return _checked(MeasuredRun(changed, kind_of(run), place, fps, start, frames, share, length, disk))
     except (OrchestrateError, OSError, ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
         return None
 
@@ -262,6 +266,7 @@ def _read(sweep_dir: SweepDir) -> Record:
                     int(row["frames"]),
                     row["wall_per_training"],
                     str(data["lengths"][row["length"]]),
+                    DiskUse(*row["disk"]),
                 )
             )
             for run_id, row in data["runs"].items()

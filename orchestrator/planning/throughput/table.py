@@ -11,7 +11,7 @@ import yaml
 
 from orchestrator.core.machine.package_files import template
 from orchestrator.planning.throughput.lookup import SpeedTable
-from orchestrator.planning.throughput.model import RunKind, Speed, TrainingPlace
+from orchestrator.planning.throughput.model import DiskUse, RunKind, Speed, TrainingPlace
 from orchestrator.planning.throughput.record import MeasuredRun, take_up
 from orchestrator.rundir import sweeps
 
@@ -25,16 +25,18 @@ def load_table(results: Path) -> SpeedTable:
     starts: dict[str, list[float]] = {}
     waits: dict[str, list[float]] = {}
     lengths: dict[tuple[RunKind, str], list[int]] = {}
+    disk: dict[RunKind, list[DiskUse]] = {}
     for sweep_dir in sweeps(results):
         record = take_up(sweep_dir)
         for one in record.runs.values():
             measured.setdefault((one.kind, one.place), []).append(one)
             lengths.setdefault((one.kind, one.length), []).append(one.frames)
+            disk.setdefault(one.kind, []).append(one.disk)
         for job in record.jobs.values():
             starts.setdefault(job.target, []).append(job.start)
             waits.setdefault(job.target, []).append(job.waited)
     entries = [_entry(kind, place, found) for (kind, place), found in measured.items()]
-    return SpeedTable([*entries, *reported()], _medians(starts), _medians(waits), lengths)
+    return SpeedTable([*entries, *reported()], _medians(starts), _medians(waits), lengths, disk)
 
 
 def _entry(kind: RunKind, place: TrainingPlace, found: list[MeasuredRun]) -> Speed:

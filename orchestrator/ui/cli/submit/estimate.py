@@ -157,7 +157,7 @@ def _print(sweep: Sweep, forecasts: list[Forecast], advice: Advice | None) -> No
 
 def _about(sweep: Sweep, forecast: Forecast) -> list[str]:
     from orchestrator.config.backends import get_backend, has_queue
-    from orchestrator.core.formatting import dollars, duration
+    from orchestrator.core.formatting import amount, dollars, duration
 
     where, options = forecast.where, shlex.join(sweep.grid_options)
     price = "no price" if where.price is None else f"${where.price.per_hour:g}/h, {where.price.words}"
@@ -180,6 +180,11 @@ def _about(sweep: Sweep, forecast: Forecast) -> list[str]:
         lines.append(f"  dollars  {_shown(forecast.dollars, dollars)}, {beside}")
     elif forecast.runs and where.price is None:
         lines.append("  dollars  unknown: set price_per_hour in the profile")
+    if (disk := forecast.disk) is not None:
+        state = (
+            f", {amount(disk.state)} of it whole states, for longer runs (keep: result)" if disk.state else ""
+        )
+        lines.append(f"  disk     {amount(disk.whole)}{state}")
     for words, runs in forecast.rests_on.items():
         lines.append(f"  rests on {words} ({count(runs, 'run')})")
     for why, run_ids in forecast.unknown.items():

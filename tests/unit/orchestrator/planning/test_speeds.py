@@ -100,7 +100,7 @@ def test_a_damaged_file_is_made_anew(sweep: SweepDir, damage: bytes) -> None:
     whole = take_up(sweep)
     sweep.speeds.write_bytes(damage)
     assert take_up(sweep) == whole
-    assert json.loads(sweep.speeds.read_text())["version"] == 2
+    assert json.loads(sweep.speeds.read_text())["version"] == 3
 
 
 def test_a_retired_result_leaves_and_a_damaged_one_is_left_out(sweep: SweepDir) -> None:
