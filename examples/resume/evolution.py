@@ -18,6 +18,7 @@ def main():
     generator = np.random.default_rng(seed)
     goal, weights = generator.normal(size=8), np.zeros(8)
 
+    run.init(weights)  # of another run, where a grid says `init: SWEEP/RUN`
     start = run.resume(weights, generator, total=steps, exactness="exact")
     for step in range(start + 1, steps + 1):
         noise = generator.normal(size=(POPULATION, weights.size))

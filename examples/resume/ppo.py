@@ -90,6 +90,7 @@ def main():
     obs, done = torch.tensor(envs.reset(seed=seed)[0]), torch.zeros(ENVS)
 
     frames = ENVS * STEPS
+    run.init(agent)  # of another run, where a grid says `init: SWEEP/RUN`
     start = run.resume(agent, optimizer, envs, total=iterations * frames, exactness="exact")
     obs, done = run.value("carried", (obs, done))
     for step in range(start + frames, iterations * frames + 1, frames):

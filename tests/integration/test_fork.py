@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
+import shutil
 import sys
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
 
 from orchestrator.rundir import RunDir
-from tests import warm
+from tests import helpers, warm
 from tests.integration.test_extend import PPO, assert_equal, rows_of, state_of, train
 from tests.slurm.lab import Lab
 from tests.tiny_benchmarl import NAVIGATION_IQL, NAVIGATION_MAPPO
@@ -212,6 +215,39 @@ def test_init_takes_the_policy_and_nothing_else(tmp_path: Path, kind: str) -> No
         assert all(torch.equal(after[name], one) for name, one in policy.items())
         assert [piece.attempt for piece in run.chain()] == [1]
         assert run.result().fields["init"]["run_id"] == trained.run_id
+
+
+def test_a_program_begins_with_the_weights_of_another_run_and_its_own_random_numbers(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab")
+    shutil.copy(helpers.ROOT / "examples/resume/evolution.py", lab.folder)
+    base = {"command": [sys.executable, "evolution.py", "{steps}", "{seed}"], "steps": 3}
+    grid: dict[str, Any] = {"trainer": "command", "base": base}
+    train(lab, {**grid, "name": "base", "matrix": {"seed": [0]}})
+    (trained,) = (lab.dir("base").run(run_id) for run_id in lab.dir("base").run_ids())
+    train(lab, {**grid, "name": "tiny", "matrix": {"seed": [5]}, "init": f"base/{trained.run_id}"})
+    (run,) = (lab.dir().run(run_id) for run_id in lab.dir().run_ids())
+    assert run.result().fields["init"]["run_id"] == trained.run_id
+    assert returns_of(trained) == evolved(0, np.zeros(8))
+    assert returns_of(run) == evolved(5, weights_of(trained))
+
+
+def evolved(seed: int, weights: np.ndarray) -> list[float]:
+    """The returns of examples/resume/evolution.py from these weights on."""
+    generator = np.random.default_rng(seed)
+    goal = generator.normal(size=8)
+    returns = []
+    for _ in range(3):
+        noise = generator.normal(size=(20, 8))
+        fitness = -np.square(weights + 0.1 * noise - goal).sum(axis=1)
+        weights = weights + 0.05 / 0.1 * (fitness - fitness.mean()) @ noise / 20
+        returns.append(float(-np.square(weights - goal).sum()))
+    return returns
+
+
+def weights_of(run: RunDir) -> np.ndarray:
+    with (run.path / run.result().final_state[0]).open("rb") as file:
+        parts = pickle.Unpickler(file)
+        return np.asarray([parts.load(), parts.load()][1])
 
 
 @pytest.mark.nightly

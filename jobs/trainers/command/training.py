@@ -160,7 +160,7 @@ def _caught_error(inbox: Inbox, context: RunContext) -> dict[str, str]:
 def _run(argv: list[str], start: Path, inbox: Inbox, context: RunContext, variables: dict[str, str]) -> None:
     """Run the program until it is done. Raises the error that its exit code means."""
     context.ranks.start(argv, {**variables, **_DROPPED}, start)
-    inherited = {name: value for name, value in os.environ.items() if name != RESUME}
+    inherited = {name: value for name, value in os.environ.items() if name not in (RESUME, INIT)}
     program = _start(argv, {**inherited, **variables, **context.ranks.variables()}, start)
     inbox.program_started()
     try:

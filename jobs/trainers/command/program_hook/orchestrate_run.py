@@ -32,6 +32,7 @@ import threading
 import time
 import types
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 try:
@@ -81,8 +82,7 @@ class Run:
         if exactness not in (None, *_WORDS):
             raise ValueError(f"exactness: found {exactness!r}, expected one of: {', '.join(_WORDS)}")
         self._total, self._every = total, every
-        self._objects = {f"{place} {type(found).__name__}": found for place, found in enumerate(objects)}
-        live, lost = self._probe()
+        live, lost = self._track(objects)
         path = self._checkpoint()
         step = self._restore(path, live) if path else 0
         self._begin_metrics(step, resumed=bool(path))
@@ -94,6 +94,17 @@ class Run:
             self._handle(name)
         self._saved_at = time.monotonic()
         return step
+
+    def init(self, *objects: Any) -> None:
+        """Restore what another run learned, where ``ORCHESTRATE_INIT`` names its checkpoint at a first start.
+
+        ``objects``: the first of those that it gave :meth:`resume`; its random states and values stay out.
+        """
+        path = os.environ.get("ORCHESTRATE_INIT")
+        if path and not self._checkpoint():
+            hint = "give run.init the first objects that run.resume got there, of the same sizes and versions"
+            live, _ = self._track(objects)
+            _load(path, self._objects, live, hint, whole=False)
 
     def value(self, name: str, default: Any = None) -> Any:
         """Return the value that :meth:`save` got under that name before the restart, else ``default``."""
@@ -165,20 +176,9 @@ class Run:
             ) from error
 
     def _restore(self, path: str, live: dict[tuple[str, int], Any]) -> int:
-        try:
-            with open(path, "rb") as file:
-                unpickler = _Unpickler(file, self._objects, live)
-                header = unpickler.load()
-                if header["objects"] != list(self._objects):
-                    raise ValueError(f"found {header['objects']}, but run.resume got {list(self._objects)}")
-                for found in self._objects.values():
-                    _set_state(found, unpickler.load())
-        except Exception as error:  # any object's own code may run
-            anew = "without ORCHESTRATE_RESUME" if self._alone else "by `orchestrate retry`"
-            raise ValueError(
-                f"{path}: it does not fit this program ({type(error).__name__}: {error}): give "
-                f"run.resume the same objects, of the same sizes and versions, or start anew {anew}"
-            ) from error
+        anew = "without ORCHESTRATE_RESUME" if self._alone else "by `orchestrate retry`"
+        hint = f"give run.resume the same objects, of the same sizes and versions, or start anew {anew}"
+        header = _load(path, self._objects, live, hint)
         arguments = header.get("arguments", sys.argv[1:])
         if self._alone and arguments != sys.argv[1:]:
             sys.stderr.write(
@@ -196,11 +196,9 @@ class Run:
         self._written = [path]
         return self._step
 
-    def _probe(self) -> tuple[dict[tuple[str, int], Any], bool]:
-        """Return what no pickle holds, by its keys; stop tracking objects that cannot be saved at all.
-
-        The second value: whether there are any.
-        """
+    def _track(self, objects: tuple[Any, ...]) -> tuple[dict[tuple[str, int], Any], bool]:
+        """Track objects; return what no pickle holds by its keys, and whether some cannot be saved."""
+        self._objects = {f"{place} {type(found).__name__}": found for place, found in enumerate(objects)}
         pickler, lost = _Pickler(_Nowhere(), self._objects), False
         for name, found in list(self._objects.items()):
             if _has_state(found):
@@ -253,10 +251,8 @@ class Run:
     def _handle(self, name: str) -> None:
         number = getattr(signal, name, None)
         if number is not None:
-            try:
+            with suppress(ValueError):  # not in the main thread: a kill leads back to the last checkpoint
                 signal.signal(number, self._stop)
-            except ValueError:  # not in the main thread: a kill leads back to the last checkpoint
-                pass
 
     def _stop(self, number: int, _: Any) -> None:
         if os.getpid() == self._process:
@@ -311,10 +307,24 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, place: Any) -> Any:
         if place not in self._places:
-            sys.stderr.write(
-                f"run.resume: {place[0]} is in no checkpoint: it is None until the program sets it\n"
-            )
+            sys.stderr.write(f"run: {place[0]} is not restored: it is None until the program sets it\n")
         return self._places.get(place)
+
+
+def _load(path: str, objects: dict[str, Any], live: Any, hint: str, *, whole: bool = True) -> Any:
+    """Restore all objects of a checkpoint, without ``whole`` its first ones; return what else it holds."""
+    try:
+        with open(path, "rb") as file:
+            unpickler = _Unpickler(file, objects, live)
+            header = unpickler.load()
+            if header["objects"][: None if whole else len(objects)] != list(objects):
+                raise ValueError(f"found {header['objects']}, but the program gave {list(objects)}")
+            for found in objects.values():
+                _set_state(found, unpickler.load())
+    except Exception as error:  # any object's own code may run
+        why = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{path}: it does not fit this program ({why}): {hint}") from error
+    return header
 
 
 def _standing(objects: dict[str, Any]) -> dict[str, Any]:
@@ -433,10 +443,8 @@ def _opened(path: str, own: bool) -> int:
 
 
 def _remove(path: str) -> None:
-    try:
+    with suppress(OSError):  # removed by others
         os.remove(path)
-    except OSError:
-        pass  # removed by others
 
 
 run = Run()

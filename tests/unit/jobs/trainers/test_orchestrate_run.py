@@ -166,6 +166,30 @@ def test_errors_name_what_was_found_and_expected() -> None:
         Run().resume({})
 
 
+def test_init_restores_the_first_objects_and_no_random_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights, generator = np.arange(3.0), np.random.default_rng(1)
+    run = Run()
+    run.resume(weights, {"own": 1}, generator)
+    run.save(1, now=True, obs=3)
+    monkeypatch.setenv("ORCHESTRATE_INIT", "checkpoints/1.pickle")
+    monkeypatch.delenv("ORCHESTRATE_RESUME")
+    with pytest.raises(
+        ValueError, match=r"found \['0 ndarray', '1 dict', .*: give run.init the first objects"
+    ):
+        Run().init(generator)
+    random.seed(5)
+    mine, other, own = np.zeros(3), {"own": 2}, np.random.default_rng(2)
+    again = Run()
+    again.init(mine)
+    assert again.resume(mine, other, own) == 0
+    assert (list(mine), other, again.value("obs")) == ([0, 1, 2], {"own": 2}, None)
+    assert drawn(own, random)[:2] == drawn(np.random.default_rng(2), random.Random(5))[:2]
+    monkeypatch.setenv("ORCHESTRATE_RESUME", glob("checkpoints/1.pickle.*")[0])
+    mine[:] = 7
+    Run().init(mine)  # a restart: what is to be resumed is newer
+    assert list(mine) == [7, 7, 7]
+
+
 def test_what_opens_after_the_start_is_restored_or_named(capsys: pytest.CaptureFixture[str]) -> None:
     """Standard streams and locks are there again; a file that only the first start opened is not."""
     first = Plain(random.Random(1))
@@ -181,8 +205,8 @@ def test_what_opens_after_the_start_is_restored_or_named(capsys: pytest.CaptureF
     with second.lock:
         assert second.double(2) == 4
     said = capsys.readouterr().err
-    assert said.count("run.resume:") == 1
-    assert "0 Plain: TextIOWrapper is in no checkpoint: it is None until the program sets it" in said
+    assert said.count("run:") == 1
+    assert "run: 0 Plain: TextIOWrapper is not restored: it is None until the program sets it" in said
 
 
 def test_a_new_start_never_goes_on_from_the_checkpoints_of_an_earlier_one(
