@@ -260,14 +260,14 @@ def test_by_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert torch.load(policy, weights_only=True)
         loaded = load_policy(sweep.run(run_id).path)
         assert loaded.act(torch.zeros(2, loaded.seen.mean.numel()), None)[0].shape == (2, 3)
-    others = ("bucket_brigade/easy", "bucket_brigade/*_*,opponents=[hero,liar,specialist]")
+    others = ("bucket_brigade/easy", "bucket_brigade/*_m*,opponents=[hero,liar,specialist]")
     found = CliRunner().invoke(
         app,
         ["evaluate", "tiny", "--episodes=3", "--seed=5", "--json", *(f"--on-task={one}" for one in others)],
     )
     answer, end = json.JSONDecoder().raw_decode(found.output)
     evaluations, said = answer["evaluations"], " ".join(found.output[end:].split())
-    assert len(evaluations) == 2 * 14
+    assert len(evaluations) == 2 * 2
     assert all(-1e4 < one["figures"]["team/reward_per_night"] < 1e4 for one in evaluations)
     figures = {"team/reward_per_night", "behaviour/work_rate", "behaviour/honesty"}
     assert all(figures < set(one["figures"]) for one in evaluations)
@@ -283,7 +283,7 @@ def test_by_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "the policy takes 38 numbers" in said
     assert "(and 1 more)" in said
     assert {row["trained_on"] for row in answer["matrix"] if not row["scripted"]} == {"hard"}
-    assert len({row["tested_on"] for row in answer["matrix"]}) == 14
+    assert len({row["tested_on"] for row in answer["matrix"]}) == 2
     said = run("evaluate", "tiny", "--matrix", "--episodes", "3")
     assert "trained on (rows) × tested on (columns): 3 episodes" in said
     assert "heatmap: " in said

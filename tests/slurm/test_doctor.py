@@ -29,31 +29,37 @@ def problems(found: dict[str, Finding]) -> dict[str, str]:
     return {one.name: one.fix or "" for one in found.values() if one.verdict is Verdict.PROBLEM}
 
 
-def test_the_cluster_is_well_and_a_sweep_proves_it(slurm: Cluster, tmp_path: Path) -> None:
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [ORCHESTRATE, *arguments],
-            cwd=tmp_path,
-            env=os.environ,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
+PROOF = "orchestrate sweep --grid sweeps/validate.yaml --on test-cluster"
 
-    told = run("doctor", "--on", "test-cluster")
-    assert told.returncode == 0, told.stdout + told.stderr
-    lines = told.stdout.splitlines()
+
+def orchestrate(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [ORCHESTRATE, *arguments],
+        cwd=folder,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_cluster_is_well(slurm: Cluster, tmp_path: Path) -> None:
+    lines = orchestrate(tmp_path, "doctor", "--on", "test-cluster").splitlines()
     cluster = lines[next(number for number, line in enumerate(lines) if "Slurm commands" in line) :]
     other = [line for line in cluster if not line.startswith("ok ")]
-    fix = "orchestrate sweep --grid sweeps/validate.yaml --on test-cluster"
     assert [line.split("  ")[0] for line in other[:-1]] == ["not here"]
-    assert other[-1].strip() == f"fix: {fix}"
+    assert other[-1].strip() == f"fix: {PROOF}"
     assert "ok        Nodes             2 of 2 can run such a job now or later" in lines
+
+
+@pytest.mark.nightly
+def test_a_sweep_proves_it(slurm: Cluster, tmp_path: Path) -> None:
     (tmp_path / "sweeps").symlink_to(ROOT / "sweeps")
-    done = run(*fix.split()[1:], "--follow")
-    assert done.returncode == 0, done.stdout + done.stderr
-    told = run("doctor", "--on", "test-cluster")
-    assert "ok        Training in jobs  2 runs of sweep validate" in told.stdout
+    orchestrate(tmp_path, *PROOF.split()[1:], "--follow")
+    told = orchestrate(tmp_path, "doctor", "--on", "test-cluster")
+    assert "ok        Training in jobs  2 runs of sweep validate" in told
     assert slurm.queue() == []
 
 
