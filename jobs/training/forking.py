@@ -5,9 +5,11 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from jobs.training.context import RunContext
+from jobs.training.context import BadConfigError, RunContext
+from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import CheckpointFile
 
 _GROUPS = "param_groups"
@@ -33,6 +35,19 @@ class Fork:
     def changes(self, *patterns: str) -> bool:
         """Return whether a key fits one of these shell-style patterns."""
         return any(fnmatch.fnmatchcase(key, pattern) for key in self.changed for pattern in patterns)
+
+
+def misfit(context: RunContext, path: Path, attempt: int, error: Exception) -> OrchestrateError:
+    """Return the error for a checkpoint of this attempt that another run's networks or memories are for."""
+    why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    if context.run.origin and not attempt:
+        what = f"the run cannot start from {path}: it has networks or memories of other sizes ({why})"
+        return BadConfigError(what, hint="the keys of networks, observations and actions have to stay")
+    return DamagedFileError(
+        path,
+        f"does not fit the run as it is configured and coded now ({why})",
+        hint=f"train the run anew: orchestrate retry {context.sweep} {context.run.run_id}",
+    )
 
 
 def with_own_options(saved: Any, own: Any) -> Any:

@@ -18,12 +18,11 @@ from jobs.training.best_policy import BestPolicy
 from jobs.training.checkpoint_clock import CheckpointClock
 from jobs.training.checkpoints import MISFITS, CheckpointStore, Loaded, read_checkpoint, save_file
 from jobs.training.context import Outcome, RunContext, UsualEvaluation
-from jobs.training.forking import Fork, with_own_options
+from jobs.training.forking import Fork, misfit, with_own_options
 from jobs.training.parts import restore, state_of
 from jobs.training.records.loggers import Logging, Sink, logging_to
 from jobs.training.time_budget import TimeBudget
 from orchestrator.config.returns import EPISODE_RETURN, EVALUATION_RETURN, EVALUATIONS
-from orchestrator.core.errors import DamagedFileError
 from orchestrator.planning.throughput.measure import (
     COLLECTION_TIMER,
     EVALUATION_TIMER,
@@ -279,18 +278,10 @@ class _Loop:
                 restore(learner.running, payload["running"])
             self._best.load(payload["best"])
         except MISFITS as error:
-            raise self._misfit(loaded.file.path, error) from error
+            raise misfit(self._context, loaded.file.path, loaded.file.attempt, error) from error
 
     def _begin_with(self, init: Path) -> None:
         try:
             restore(self._learner.policy, read_checkpoint(init)["policy"])
         except MISFITS as error:
-            raise self._misfit(init, error) from error
-
-    def _misfit(self, path: Path, error: Exception) -> DamagedFileError:
-        context = self._context
-        return DamagedFileError(
-            path,
-            f"does not fit the run as it is configured and coded now ({type(error).__name__}: {error})",
-            hint=f"train the run anew: orchestrate retry {context.sweep} {context.run.run_id}",
-        )
+            raise misfit(self._context, init, 0, error) from error

@@ -89,6 +89,9 @@ def test_what_variants_share_is_trained_once(tmp_path: Path) -> None:
     lab.run("collect", "tiny")
     table = pl.read_parquet(lab.dir().path / "results.parquet")
     assert sorted(table.select("steps", "in_grid").rows()) == [(AT, False)] * 2 + [(STEPS, True)] * 4
+    # Another sweep of the tree takes them from here.
+    more = train(lab, program(lab, matrix={"gain": [3], "seed": SEEDS}) | {"name": "more"})
+    assert "2 of 4 runs are in the library" in more
     # Without the section the run of the first gain is the same run, that of the other one is not.
     train(lab, program(lab, fork=None) | {"name": "plain"})
     plain = runs_of(lab, "plain")
@@ -248,6 +251,15 @@ def weights_of(run: RunDir) -> np.ndarray:
     with (run.path / run.result().final_state[0]).open("rb") as file:
         parts = pickle.Unpickler(file)
         return np.asarray([parts.load(), parts.load()][1])
+
+
+def test_a_fork_with_networks_of_another_size_is_refused(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab")
+    fork = {"for": {"hidden": [8]}, "at": 512}
+    train_ppo = {"trainer": "ppo", "base": {**PPO, "steps": 1024}, "matrix": {"hidden": [[16]]}}
+    (lab.folder / "grid.yaml").write_text(json.dumps({"name": "tiny", **train_ppo, "fork": fork}))
+    said = lab.run("sweep", "grid.yaml", env=warm.WORKERS, code=1)
+    assert "it has networks or memories of other sizes" in " ".join(said.split())
 
 
 @pytest.mark.nightly

@@ -88,7 +88,7 @@ def test_where_no_checkpoint_fits_nothing_is_begun_anew_unasked(nursery: Nursery
     found = [reshape(path) for path in _checkpoints(folder)]
     assert nursery.run(Attempt(str(folder), NAVIGATION_IQL)) != 0
     log = RunDir(folder).attempt(2).log.read_text()
-    assert "does not fit the run as it is configured and coded now, and none before it does" in log
+    assert "does not fit the run as it is configured and coded now (" in log
     assert sorted(_checkpoints(folder)) == sorted(found)
 
 

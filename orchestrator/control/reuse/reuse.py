@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator.config.locations import libraries_of_user
 from orchestrator.config.trainers import get_trainer
 from orchestrator.control.reuse.adopted import Adoptions, adopt_all, find_adoptable
 from orchestrator.control.reuse.judge import Judge
-from orchestrator.control.reuse.library import open_libraries
+from orchestrator.control.reuse.library import open_libraries, own_tree
 from orchestrator.control.reuse.origins import find_origins
 from orchestrator.control.reuse.prefixes import Prefixes, find_prefixes, place_prefixes
 from orchestrator.core.types import Sweep
@@ -66,7 +66,12 @@ def find_reuse(
     spec = get_trainer(sweep.trainer).with_plugins(sweep.plugins)
     judge = Judge(spec, start or Path.cwd(), sweep_dir.results)
     libraries, problems = open_libraries(names, sweep_dir.results) if names else ([], [])
-    adoptions = find_adoptable(sweep, seen, libraries, None if option is ReuseOption.ANY else judge)
+    accepted = None if option is ReuseOption.ANY else judge
+    adoptions = find_adoptable(sweep, seen, libraries, accepted)
+    if trunks := {*sweep.trunks.values()}:  # those of another sweep of the tree count, too
+        forked = replace(sweep, runs=tuple(run for run in sweep.runs if run.run_id in trunks))
+        own = find_adoptable(forked, seen, [own_tree(sweep_dir.results)], accepted)
+        adoptions = replace(adoptions, found={**adoptions.found, **own.found})
     seen = adoptions.applied(seen)
     prefixes = find_prefixes(sweep, sweep_dir, seen, judge, libraries)
     prefixes = prefixes.with_origins(find_origins(sweep, sweep_dir, seen, libraries))

@@ -51,10 +51,10 @@ from jobs.training.context import (
     RunContext,
     UsualEvaluation,
 )
-from jobs.training.forking import Fork
+from jobs.training.forking import Fork, misfit
 from jobs.training.time_budget import TimeBudget, minutes_of
 from jobs.worker.failures import end_of
-from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Reason
 from orchestrator.rundir import CheckpointFile, ResumePoint, Row
 
@@ -70,7 +70,8 @@ def train(context: RunContext) -> Outcome:
     torch.set_num_threads(context.run.threads)
     composed = compose(context.run)
     store = CheckpointStore(context.run_dir, context.attempt, context.guard)
-    candidates, unfit = context.candidates(), None
+    unfit: OrchestrateError | None = None
+    candidates = context.candidates()
     while True:
         loaded = store.newest(candidates)
         if loaded is None and unfit is not None:
@@ -83,23 +84,19 @@ def train(context: RunContext) -> Outcome:
             assert loaded is not None
             pass_over(str(error))
             candidates = candidates[candidates.index(loaded.file) + 1 :]
-            unfit = unfit or DamagedFileError(
-                loaded.file.path,
-                "does not fit the run as it is configured and coded now, and none before it does: "
-                + error.why,
-                hint=f"train the run anew: orchestrate retry {context.sweep} {context.run.run_id}",
-            )
+            unfit = unfit or misfit(context, loaded.file.path, loaded.file.attempt, error.cause)
         finally:
             shutil.rmtree(context.attempt.scratch, ignore_errors=True)
             gc.collect()  # replay buffers hold semaphores, and their tracker would warn into a finished log
 
 
 class UnfitCheckpoint(Exception):
-    """A whole checkpoint does not fit the experiment; ``why`` in one line."""
+    """A whole checkpoint does not fit the experiment, because of the ``cause``."""
 
-    def __init__(self, file: CheckpointFile, error: Exception) -> None:
-        self.why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        super().__init__(f"{file.path}: does not fit this run ({self.why})")
+    def __init__(self, file: CheckpointFile, cause: Exception) -> None:
+        self.cause = cause
+        why = f"{type(cause).__name__}: {' '.join(str(cause).split())[:200]}"
+        super().__init__(f"{file.path}: does not fit this run ({why})")
 
 
 class ResumableExperiment(Experiment):
@@ -312,12 +309,11 @@ class ResumableExperiment(Experiment):
             self._final = self._files_of(loaded.file)
 
     def _begin_with(self, init: Path) -> None:
-        """Take the policy of a checkpoint. Raises :class:`DamagedFileError` if it has another shape."""
+        """Take the policy of a checkpoint. Raises :class:`BadConfigError` if it has another shape."""
         try:
             load_policy(self, read_checkpoint(init)["policy"])
         except MISFITS as error:
-            why = " ".join(str(error).split())[:200]
-            raise DamagedFileError(init, f"is the policy of another network or task ({why})") from error
+            raise misfit(self.context, init, 0, error) from error
 
     @local_seed()
     def _restart_environments(self) -> None:
