@@ -52,6 +52,19 @@ def excessive_amounts(found: Iterable[tuple[Run, Amounts]], available_mb: int | 
     return list(warnings.values())
 
 
+def misplaced_forks(runs: Iterable[Run], found: Iterable[tuple[Run, Amounts]]) -> Iterator[Problem]:
+    """Yield a problem for the first of ``runs`` that others fork from within an iteration."""
+    trunks = {run.origin: run for run in runs if run.fork}
+    for run, amounts in found:
+        place, batch = amounts.frames, amounts.batch
+        if run.run_id in trunks and place % batch:
+            below = place // batch * batch
+            hint = f"write at: {' or '.join(f'{one:_}' for one in (below, below + batch) if one)}"
+            wanted = f"expected a multiple of the {batch:_} frames of an iteration"
+            yield Problem(run.run_id, "fork", f"fork: found at: {place:_}, {wanted}", hint)
+            return
+
+
 def _excesses(
     run: Run, amounts: Amounts, available_mb: int | None
 ) -> Iterator[tuple[tuple[str, ...], str, str]]:

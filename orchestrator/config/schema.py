@@ -51,6 +51,8 @@ _SECTIONS: Mapping[str, Schema] = {
     "length": _TEXT,
     "library": _TEXT_OR_TEXTS,
     "keep": {"enum": list(KEPT)},
+    "fork": {**_OBJECT, "properties": {"for": _OBJECT, "from": _TEXT, "at": {"type": "number"}}},
+    "init": _TEXT,
     "notify": _WORDS,
 }
 # By the annotations of `Profile`.

@@ -189,6 +189,11 @@ def _trunk(grid: Grid, fork: Fork, run: Run) -> Run:
     if not isinstance(ends, int | float) or not fork.place < ends:
         found = f"fork: found at: {fork.place:_}, and a run that ends at {length}: {shown(ends)}"
         raise source.error(fork.at, found, "a fork lies before the end")
+    if grid.trainer.minutes_of(run):
+        what = "fork: found minutes, and runs that end by time keep no state to fork from"
+        raise source.error(fork.at, what, f"remove minutes: {length} ends them")
+    if why := grid.trainer.refuses_fork(over(run.overrides, fork.values), run.overrides):
+        raise source.error(fork.at, f"fork: {why}", "leave it out of `for`, or of the matrix")
     point = {key: value for key, value in run.point.items() if key != "fork"}
     return replace(_run(grid, over(over(point, fork.values), {length: fork.place}), None), keep=KEPT[0])
 

@@ -118,6 +118,51 @@ def test_forks_of_a_run_that_failed_are_skipped(tmp_path: Path) -> None:
     assert "to fork from is failed" in said
 
 
+MAPPO = {**NAVIGATION_MAPPO, "experiment.max_n_iters": None, "experiment.max_n_frames": 720}
+BATCH = "experiment.on_policy_collected_frames_per_batch"
+
+
+@pytest.mark.parametrize(
+    ("sections", "wanted"),
+    [
+        (
+            {"base": {**MAPPO, "minutes": 1}},
+            "found minutes, and runs that end by time keep no state to fork from",
+        ),
+        (
+            {
+                "base": {k: v for k, v in MAPPO.items() if k != BATCH},
+                "matrix": {BATCH: [120, 240]},
+                "fork": {"for": {BATCH: 120}, "at": 360},
+            },
+            f"found {BATCH}: 120 before the fork and 240 after it, expected one value",
+        ),
+        ({"fork": {"for": {"experiment.lr": 1e-3}, "at": 100}}, "at: 100, expected a multiple of the 120"),
+    ],
+)
+def test_what_cannot_be_forked_is_refused_before_anything_trains(
+    tmp_path: Path, sections: dict[str, Any], wanted: str
+) -> None:
+    lab = Lab(tmp_path / "lab")
+    grid = {"name": "tiny", "trainer": "benchmarl", "base": MAPPO, "matrix": {"experiment.lr": [1e-3, 2e-3]}}
+    fork = {"for": {"experiment.lr": 1e-3}, "at": 360}
+    (lab.folder / "grid.yaml").write_text(json.dumps({**grid, "fork": fork, **sections}))
+    assert wanted in lab.run("sweep", "grid.yaml", "--dry-run", code=2)
+
+
+def test_a_program_that_saves_nothing_cannot_be_forked_and_it_is_said(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab")
+    grid = program(lab, matrix={"gain": [1, 2], "seed": [0]})
+    script = lab.folder / "train.py"
+    script.write_text("import sys\nprint('return,frames', *sys.argv, file=open('log.csv', 'w'))\n")
+    (lab.folder / "grid.yaml").write_text(json.dumps(grid))
+    assert "no checkpoint can be seen in the program's files" in lab.run("check", "grid.yaml")
+    script.write_text(PROGRAM.replace("run.save(step, now=True)", "pass"))
+    said = lab.run("sweep", "grid.yaml", env=warm.WORKERS, code=1)
+    assert "saved no checkpoint: the program has to save one, by run.save" in said
+    assert "1 run starts from nothing, though shorter ones are finished: each saved no checkpoint" in said
+
+
 def test_a_fork_of_one_run_goes_on_from_its_end(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "lab")
     train(lab, program(lab, matrix={"gain": [1], "seed": [0]}, fork=None) | {"name": "base"})

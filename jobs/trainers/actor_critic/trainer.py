@@ -22,7 +22,7 @@ from jobs.trainers.actor_critic.learner import build_network, play_policy
 from jobs.trainers.actor_critic.memory import amounts_of, memory_warning
 from jobs.trainers.actor_critic.processes.asynchronous import asynchronous_learner
 from jobs.trainers.actor_critic.processes.launch import Build, learner_of_all
-from jobs.trainers.amounts import excessive_amounts
+from jobs.trainers.amounts import excessive_amounts, misplaced_forks
 from jobs.trainers.learner_trainer import LearnerTrainer
 from jobs.training.best_policy import policy_in
 from jobs.training.checkpoints import read_payload
@@ -128,7 +128,7 @@ class ActorCriticTrainer(LearnerTrainer[C]):
     schedule: Callable[[C], Schedule] = schedule_of
 
     def check(self, runs: Sequence[Run]) -> list[Problem]:
-        """Return one problem per fault; without faults, warnings.
+        """Return one problem per fault; without faults, a misplaced fork and warnings.
 
         These are for the first run that is evaluated on levels of its training, the first one with a slow
         precision, the first one with tiny batches, the first too large one, and amounts that none can have.
@@ -142,7 +142,8 @@ class ActorCriticTrainer(LearnerTrainer[C]):
         if (available := available_mb()) is not None:
             found.append(memory_warning(run, config, available) for run, config in configs)
         first = [warning for warnings in found for warning in islice(filter(None, warnings), 1)]
-        return first + excessive_amounts(((run, amounts_of(config)) for run, config in configs), available)
+        amounts = [(run, amounts_of(config)) for run, config in configs]
+        return [*misplaced_forks(runs, amounts), *first, *excessive_amounts(amounts, available)]
 
     @contextmanager
     def _learners(self, config: C, context: RunContext) -> Iterator[Callable[[], Learner]]:

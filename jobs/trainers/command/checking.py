@@ -17,7 +17,9 @@ from jobs.check import ELSEWHERE, SEEDS, Problem
 from jobs.trainers.command.argparse_options import Fault, items_for, misread
 from jobs.trainers.command.interpreter import faults_of
 from jobs.trainers.command.training import (
+    CHECKPOINTS,
     DESCRIPTION,
+    INIT,
     METRICS,
     SEED,
     command_line,
@@ -87,7 +89,8 @@ def check(runs: Sequence[Run]) -> list[Problem]:
             problems.setdefault(str(error), Problem(run.run_id, CODE_KEY, str(error), error.hint))
     warnings = () if problems else (*_misread_arguments(runs), *_unready_programs(runs))
     problems |= {one.message: one for run in runs[:1] for one in _missing_files(run)}
-    return [*problems.values(), *_unused_keys(runs), *warnings, *_without_metrics(runs)]
+    warnings = (*warnings, *_without_metrics(runs), *_without_start(runs))
+    return [*problems.values(), *_unused_keys(runs), *warnings]
 
 
 def _misread_arguments(runs: Sequence[Run]) -> Iterator[Problem]:
@@ -132,6 +135,28 @@ def _without_metrics(runs: Sequence[Run]) -> Iterator[Problem]:
                 blocks=False,
             )
             return
+
+
+def _without_start(runs: Sequence[Run]) -> Iterator[Problem]:
+    """Warn of the first program that does not take what it is to start from, as far as can be seen."""
+    for key, words, fault, hint in (
+        (
+            "fork",
+            ("orchestrate_run", CHECKPOINTS),
+            "no checkpoint can be seen in the program's files, and runs fork from checkpoints alone",
+            f"save them by run.save of orchestrate_run, or in the folder that {CHECKPOINTS} names",
+        ),
+        (
+            "init",
+            ("run.init", INIT),
+            f"no file of the program calls run.init or names {INIT}: it would begin with weights of its own",
+            "call run.init(agent) before run.resume",
+        ),
+    ):
+        starting = {json.dumps(run.overrides.get(COMMAND_KEY)): run for run in runs if key in run.start}
+        lacking = next((run for run in starting.values() if _names(run, *words) is False), None)
+        if lacking:
+            yield Problem(lacking.run_id, key, f"{key}: {fault}", hint, blocks=False)
 
 
 def _missing_files(run: Run) -> Iterator[Problem]:

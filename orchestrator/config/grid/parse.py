@@ -172,7 +172,11 @@ def parse_grid(text: str, source: str, changes: Sequence[str] = ()) -> Grid:
     refuse_empty(sections, base, axes, include, place)
     rules, rule_nodes = read_rules(_node(sections, "for"), base, varying, include, keys, place)
     _check_anchors(_node(sections, ANCHORS), keys)
-    positions = {**keys.positions, **{name: sections[name].at for name in sections if name == "plugins"}}
+    fork = read_fork(_node(sections, "fork"), keys, place)
+    positions = {
+        **keys.positions,
+        **{name: sections[name].at for name in sections if name in ("plugins", "fork", "init")},
+    }
     return Grid(
         name=name,
         trainer=spec,
@@ -198,8 +202,8 @@ def parse_grid(text: str, source: str, changes: Sequence[str] = ()) -> Grid:
         length=read_length(_node(sections, "length"), keys.positions, spec, place),
         keep=read_keep(_node(sections, "keep"), place),
         library=read_library(_node(sections, "library"), place),
-        fork=read_fork(_node(sections, "fork"), keys, place),
-        init=read_init(_node(sections, "init"), keys, place, forks="fork" in sections),
+        fork=fork,
+        init=read_init(_node(sections, "init"), keys, place, forks=fork is not None),
     )
 
 

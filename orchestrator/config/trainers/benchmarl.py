@@ -25,6 +25,7 @@ class BenchmarlSpec(TrainerSpec):
     takes_plugins = "jobs.trainers.benchmarl.configuration.registry:register"
     tasks = "jobs.trainers.benchmarl.configuration.spelling:task_names"
     iterations = ("experiment.max_n_iters",)
+    fixed_by_start = ("experiment.*_collected_frames_per_batch",)
 
     def bound_to_length(self, config: Mapping[str, Any]) -> str:
         algorithm = str(config["choices"]["algorithm"])

@@ -71,6 +71,7 @@ class TrainerSpec:
     - ``takes_plugins`` and ``tasks``: "module:function" that registers a plug-in, and that returns the names
       of all tasks, for patterns such as vmas/*.
     - ``iterations``: keys for a number of iterations, of unknown length.
+    - ``fixed_by_start``: keys, as shell-style patterns, that a run has from the one that it forks from.
     """
 
     name: str
@@ -99,6 +100,7 @@ class TrainerSpec:
     takes_plugins: ClassVar[str] = ""
     tasks: ClassVar[str] = ""
     iterations: ClassVar[tuple[str, ...]] = ()
+    fixed_by_start: ClassVar[tuple[str, ...]] = ()
 
     @property
     def length_keys(self) -> tuple[str, ...]:
@@ -107,6 +109,14 @@ class TrainerSpec:
 
     def bound_to_length(self, config: Mapping[str, Any]) -> str:  # noqa: ARG002
         """Return why a run of this composed ``config`` is no beginning of a longer one; empty if it is."""
+        return ""
+
+    def refuses_fork(self, before: Mapping[str, Value], after: Mapping[str, Value]) -> str:
+        """Return why a run of the point ``before`` cannot go on as ``after``; empty if nothing is known."""
+        for key in sorted(before.keys() | after.keys()):
+            if _fits(key.lstrip("+~"), self.fixed_by_start) and before.get(key) != after.get(key):
+                values = f"{before.get(key)} before the fork and {after.get(key)} after it"
+                return f"found {key}: {values}, expected one value, as iterations are counted"
         return ""
 
     def usual_frames(self, run: Run) -> int | None:  # noqa: ARG002

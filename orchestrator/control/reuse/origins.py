@@ -8,7 +8,7 @@ from dataclasses import replace
 from orchestrator.config.trainers import get_trainer
 from orchestrator.control.reuse.adopted import finished
 from orchestrator.control.reuse.library import Library, own_tree
-from orchestrator.control.reuse.prefixes import FoundPrefix, Prefixes, has_files
+from orchestrator.control.reuse.prefixes import FoundPrefix, Prefixes, has_files, without_state
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run, RunState, Sweep
 from orchestrator.rundir import Result, RunDir, SweepDir
@@ -17,6 +17,8 @@ from orchestrator.status.survey import Survey
 
 # States in which a run that others fork from will not be finished by itself.
 _GIVEN_UP = (RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED)
+
+_SAVE = "the program has to save one, by run.save or in ORCHESTRATE_CHECKPOINT_DIR"
 
 
 def find_origins(
@@ -42,7 +44,12 @@ def find_origins(
     for run_id, run in new.items():
         trunk = seen.statuses.get(sweep.trunks.get(run_id, ""))
         if run.origin in there:
-            found[run_id] = _found(run, *there[run.origin], is_trunk=run_id in sweep.trunks)
+            try:
+                found[run_id] = _found(run, *there[run.origin], is_trunk=run_id in sweep.trunks)
+            except OrchestrateError as error:
+                if run_id not in sweep.trunks:
+                    raise
+                cannot[run_id] = ": ".join(filter(None, (str(error), error.hint)))
         elif trunk is not None and trunk.state in _GIVEN_UP:
             cannot |= (
                 {run_id: f"run {trunk.run_id} to fork from is {trunk.state.value}"} if run.origin else {}
@@ -66,12 +73,12 @@ def _found(run: Run, library: Library, source: RunDir, result: Result, *, is_tru
         if last is None or not has_files(library, source, [last]):
             raise OrchestrateError(f"init: the last checkpoint of {name} is not in {library.text}")
         return FoundPrefix(library, source, Prefix.of_policy(source, result, library.text), 0)
-    prefix = Prefix.of(source, result, library.text)
+    prefix, before = Prefix.of(source, result, library.text), source.description()
     if prefix is None:
-        raise OrchestrateError(
-            f"fork: the last checkpoint of {name} holds only what was learned",
-            hint="begin with its policy, init: SWEEP/RUN, or train it again with keep: state",
-        )
+        fix = "begin with its policy, init: SWEEP/RUN" if policy_file(result) else _SAVE
+        raise OrchestrateError(f"fork: {name} {without_state(before, result)}", hint=fix)
+    if why := get_trainer(run.trainer).refuses_fork(before.point, run.point):
+        raise OrchestrateError(f"fork: {why}")
     if not has_files(library, source, result.final_state):
         raise OrchestrateError(f"fork: the last checkpoint of {name} is not in {library.text}")
     place = run.fork.partition("@")[2]
@@ -81,5 +88,5 @@ def _found(run: Run, library: Library, source: RunDir, result: Result, *, is_tru
             hint=f"write at: {prefix.frames:_}, or {{for: …, at: {place}}}, which trains so much first",
         )
     total = get_trainer(run.trainer).frames_of(run) or 0
-    prefix = replace(prefix, fork=source.description().point)
+    prefix = replace(prefix, fork=before.point)
     return FoundPrefix(library, source, prefix, max(total, prefix.frames + 1))

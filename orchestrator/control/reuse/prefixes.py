@@ -17,10 +17,10 @@ from orchestrator.control.reuse.judge import Judge
 from orchestrator.control.reuse.library import Library, bring_all, own_tree
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import count, millions
-from orchestrator.core.types import Run, Sweep, Value
+from orchestrator.core.types import KEPT, Run, Sweep, Value
 from orchestrator.rundir import Result, RunDir, SweepDir
 from orchestrator.rundir.attempts.absent_files import read_absent
-from orchestrator.rundir.copies.prefix import Prefix, place_policy, place_prefix
+from orchestrator.rundir.copies.prefix import Prefix, place_policy, place_prefix, policy_file
 from orchestrator.rundir.records.ledger_entries import Beginning, PrefixEntry
 from orchestrator.status.survey import Survey
 
@@ -139,6 +139,18 @@ def place_prefixes(prefixes: Prefixes, run_ids: Iterable[str], sweep_dir: SweepD
         sweep_dir.add_to_ledger(PrefixEntry(runs=placed))
 
 
+def without_state(run: Run, result: Result) -> str:
+    """Return why no run can go on from a finished one without a final state."""
+    if policy_file(result) is None:
+        return "saved no checkpoint"
+    why = "its environments restart every few iterations, and it ended between"
+    if get_trainer(run.trainer).minutes_of(run):
+        why = "it ended by time"
+    elif run.keep != KEPT[0]:
+        why = f"keep: {run.keep}"
+    return f"kept only what was learned ({why})"
+
+
 def has_files(library: Library, run: RunDir, names: Iterable[str]) -> bool:
     """Return whether a run has these files, or they can be brought."""
     return library.source is not None or all((run.path / name).is_file() for name in names)
@@ -237,7 +249,7 @@ class _Finder:
             return f"they were {why}"
         prefix = Prefix.of(shorter.run, result, shorter.library.text)
         if prefix is None:
-            return "their last checkpoints hold only what was learned"
+            return f"each {without_state(run, result)}"
         if has_files(shorter.library, shorter.run, result.final_state):
             return prefix
         if not (where := read_absent(shorter.run.path).where):

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 
 from jobs.check import Problem, available_mb, report_checked
 from jobs.hydra.checking import Findings, Shape, check_values, structures
-from jobs.trainers.amounts import Amounts, excessive_amounts
+from jobs.trainers.amounts import Amounts, excessive_amounts, misplaced_forks
 from jobs.trainers.benchmarl.configuration import rules
 from jobs.trainers.benchmarl.configuration.building import require_possible, try_build
 from jobs.trainers.benchmarl.configuration.config import Composed, Outline, compose, compose_config, outline
@@ -41,7 +41,8 @@ def check(runs: Sequence[Run]) -> list[Problem]:
     _check_twins(shapes, findings)
     if len(shapes) == len(structures(runs)):
         _check_idle(shapes, findings)
-    return [*findings.problems, *_ignored_files(runs), *excessive_amounts(amounts, available_mb())]
+    warnings = (*_ignored_files(runs), *excessive_amounts(amounts, available_mb()))
+    return [*findings.problems, *misplaced_forks(runs, amounts), *warnings]
 
 
 def _ignored_files(runs: Sequence[Run]) -> Iterator[Problem]:

@@ -24,7 +24,6 @@ _PLAYED = (
 )
 _EPISODES = {"best", "carrier", "trajectories", "training_environments", "evaluation_environments"}
 _RANDOM = {"vmas_random", "python_random", "numpy_random", "torch_random", "cuda_random"}
-_BATCH = "experiment.*_collected_frames_per_batch"
 # Buffers of modules that explore: all of them, and those that do not change in training.
 _EXPLORING = ("eps", "eps_init", "eps_end", "sigma", "sigma_init", "sigma_end")
 _FIXED = ("eps_init", "eps_end", "sigma_init", "sigma_end")
@@ -36,9 +35,13 @@ def load_fork(experiment: Experiment, saved: dict[str, Plain], fork: Fork) -> No
     With other environments new episodes begin, with another seed other random numbers. Raises
     :class:`BadConfigError` for another size of iterations, which are counted.
     """
-    if fork.changes(_BATCH):
-        what = "the run has other frames per iteration than the run that it forks from"
-        raise BadConfigError(what, hint=f"leave {_BATCH} as it was")
+    counters = saved["counters"]
+    batch = experiment.config.collected_frames_per_batch(experiment.on_policy)
+    if counters["total_frames"] != batch * counters["n_iters_performed"]:
+        raise BadConfigError(
+            f"the run has {batch:_} frames per iteration, and the run that it forks from had other ones",
+            hint="leave experiment.*_collected_frames_per_batch as it was",
+        )
     left = _EPISODES if fork.changes(*_PLAYED) else set()
     left = left | _RANDOM if fork.changes("seed") else left
     settings = [(buffer, buffer.clone()) for buffer in _settings(experiment)]

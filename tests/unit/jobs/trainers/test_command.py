@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,20 @@ def check(runs: list[Run]) -> list[Problem]:
 
 def run(command: Any, number: int = 0, **overrides: Any) -> Run:
     return Run(f"{number:016x}", "command", {"command": command, **overrides}, seed=7, threads=2)
+
+
+def test_a_program_is_named_that_cannot_fork_or_begin_with_a_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for start, fault in {"fork": "no checkpoint can be seen", "init": "no file of the program calls"}.items():
+        (tmp_path / "train.py").write_text("print(1)\n")
+        one = replace(run([sys.executable, "train.py"]), **{start: "base/0123456789abcdef"})
+        [found] = check([one])
+        assert (found.key, found.blocks) == (start, False)
+        assert found.message.startswith(f"{start}: {fault}")
+        (tmp_path / "train.py").write_text("from orchestrate_run import run\nrun.init()\n")
+        assert check([one]) == check([run([sys.executable, "train.py"])]) == []
 
 
 def test_files_that_the_folder_of_a_run_lacks_are_named(
