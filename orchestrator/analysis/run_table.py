@@ -384,6 +384,16 @@ def known(rows: Iterable[RunRow], column: str) -> tuple[float, ...]:
     return tuple(row[column] for row in rows if finite(row[column]))
 
 
+def places(rows: Sequence[RunRow]) -> dict[str, str]:
+    """Return for the runs that do not count, by id, what they are."""
+    begun_with = {row["prefix"] for row in rows}
+    return {
+        row["run_id"]: "beginning of others" if row["run_id"] in begun_with else "outside the grid"
+        for row in rows
+        if not row["in_grid"]
+    }
+
+
 def distinct(rows: Iterable[RunRow]) -> list[RunRow]:
     """Return the rows, the first one of those with identical metrics."""
     first: dict[Any, RunRow] = {}

@@ -51,7 +51,8 @@ def rehearse(
         for array in plan.arrays
     ]
     notes = [*unasked, *prospect.state.seen.damaged, *map(str, (*warnings, *concerns))]
-    skipped, waiting = dict(plan.skipped), len(plan.waiting)
+    skipped = dict(plan.skipped)
+    waiting = len(set(plan.waiting).difference(prospect.state.reuse.prefixes.waiting))  # `reused` has these
     about = {"reused": list(prospect.reused), "notes": notes}
     return {"target": plan.target, "arrays": arrays, "skipped": skipped, "waiting": waiting, **about}
 

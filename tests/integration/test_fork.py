@@ -163,6 +163,22 @@ def test_a_program_that_saves_nothing_cannot_be_forked_and_it_is_said(tmp_path: 
     assert "saved no checkpoint: the program has to save one, by run.save" in said
 
 
+def test_a_fork_without_effect_is_named_and_so_are_the_runs_to_fork_from(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab")
+    grid = program(lab)
+    own = PROGRAM.replace("[0.0]", "[0.0, gain]").replace("+= gain", "+= state[1]")  # as an optimizer's rate
+    (lab.folder / "train.py").write_text(own)
+    train(lab, grid)
+    what = "have no effect (a program that loads its optimizer has the old learning rate): gain=1, gain=2"
+    assert what in lab.run("collect", "tiny")
+    lab.run("report", "tiny")
+    page = (lab.dir().path / "report" / "index.html").read_text()
+    assert "<b>2</b> beginning of others" in page
+    assert page.count("done, beginning of others") == 2
+    assert "fork=gain=1@4" in page
+    assert "outside the grid" not in page
+
+
 def test_a_fork_of_one_run_goes_on_from_its_end(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "lab")
     train(lab, program(lab, matrix={"gain": [1], "seed": [0]}, fork=None) | {"name": "base"})

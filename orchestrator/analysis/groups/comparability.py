@@ -46,6 +46,8 @@ MIXED = IDENTICAL, MIXED_METRICS, MIXED_LENGTHS, MIXED_EPISODES = (
 )
 # Columns of what is to change the speed alone: variants that differ in them may have identical metrics.
 _OF_SPEED = ("threads", "device", "target")
+# Of programs that fork.
+_LOADED = " (a program that loads its optimizer has the old learning rate)"
 ALIKE = "identical metrics, seed by seed, so the keys in which they differ have no effect"
 
 
@@ -258,11 +260,12 @@ def differences(named: Sequence[tuple[str, ReturnTerms]]) -> list[str]:
             [(name, code_of(terms)) for name, terms in named],
         ),
     ]
+    loaded = _LOADED if all(terms.luck for _, terms in named) else ""
     alike = gathered((terms.metrics, name) for name, terms in named if terms.metrics)
     inside = [(what, [(name, dict(terms.mixed).get(what)) for name, terms in named]) for what in MIXED]
     return [
         *(f"{what}: {_listed(own)}" for what, several in inside if (own := _known(several))),
-        *(f"{ALIKE}: {listed(names, _MOST_NAMED)}" for names in alike.values() if len(names) > 1),
+        *(f"{ALIKE}{loaded}: {listed(names, _MOST_NAMED)}" for names in alike.values() if len(names) > 1),
         *(
             f"{what}: {_listed(values)}"
             for what, values in conditions

@@ -21,7 +21,7 @@ from orchestrator.analysis.report.drawing.vector import Vector
 from orchestrator.analysis.report.export import table_files, table_stems
 from orchestrator.analysis.report.room import fitted
 from orchestrator.analysis.report.sections import pictures, sections
-from orchestrator.analysis.run_table import RunRow
+from orchestrator.analysis.run_table import RunRow, places
 from orchestrator.core.labels import shared_keys, short_keys
 from orchestrator.core.progress import counted
 from orchestrator.core.types import RunState
@@ -59,9 +59,9 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
         title=", ".join(sweep.name for sweep in sweep_dirs),
         generated=generated,
         trained=_period(data.rows),
-        shared=_shared_settings(data.rows, collected.keys),
+        shared=_shared_settings([row for row in data.rows if row["in_grid"]], collected.keys),
         counts=_counts(data),
-        outside=sum(not row["in_grid"] for row in data.rows),
+        outside=Counter(places(data.rows).values()),
         sections=fitting,
         stems=table_stems(fitting),
         style=Markup(style),  # noqa: S704  our own files

@@ -202,7 +202,8 @@ def _show_plan(planned: Mapping[str, Any], sweep: Sweep) -> None:
     for run_id, why in planned["skipped"].items():
         typer.echo(f"skipped {run_id}: {why}")
     if planned["waiting"]:
-        typer.echo(f"{count(planned['waiting'], 'run')} to be submitted when there is room, or cause")
+        later = "to be submitted later, when there is room or the first runs have trained"
+        typer.echo(f"{count(planned['waiting'], 'run')} {later}")
     if not planned["arrays"]:
         typer.echo("nothing to submit")
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from orchestrator.analysis import cells
 from orchestrator.analysis.cells import Cell, Column, Table
 from orchestrator.analysis.report.blocks import Block, Details, Section, Text
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.sections.runs.run_details import run_details
-from orchestrator.analysis.run_table import GAP, TRAINING_LEVELS, RunRow
+from orchestrator.analysis.run_table import GAP, TRAINING_LEVELS, RunRow, places
 from orchestrator.core.labels import short_keys, varying_keys
 from orchestrator.core.types import RunState
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
@@ -51,12 +51,13 @@ def runs_table(rows: Sequence[RunRow], keys: Sequence[str], *, several: bool) ->
         *(Column(short[key], _numbers(rows, key)) for key in varying),
         *cells.columns("state", *(f"#{name}" for name, _ in numbers), "host", "config"),
     )
+    apart = places(rows)
     told = [
         (
             Cell(row["run_id"][:8], title=row["run_id"]),
             *([Cell(row["sweep"])] if several else []),
             *(cells.cell(row[key]) for key in varying),
-            Cell(_state(row), title=row["reason"] or "", state=row["state"]),
+            Cell(_state(row, apart), title=row["reason"] or "", state=row["state"]),
             *(cells.number(row[column]) for _, column in numbers),
             Cell(row["hostname"] or cells.MISSING),
             Cell((row["config_hash"] or cells.MISSING)[:8], title=row["config_hash"] or ""),
@@ -73,8 +74,8 @@ def _numbers(rows: Sequence[RunRow], key: str) -> bool:
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
-def _state(row: RunRow) -> str:
-    return str(row["state"]) + ("" if row["in_grid"] else ", outside the grid")
+def _state(row: RunRow, apart: Mapping[str, str]) -> str:
+    return ", ".join(filter(None, (str(row["state"]), apart.get(row["run_id"]))))
 
 
 _RUN_NUMBERS = (
