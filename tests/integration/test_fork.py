@@ -163,6 +163,19 @@ def test_a_program_that_saves_nothing_cannot_be_forked_and_it_is_said(tmp_path: 
     assert "saved no checkpoint: the program has to save one, by run.save" in said
 
 
+def test_a_fork_that_changes_nothing_starts_anew_where_its_schedule_depends_on_its_length(
+    tmp_path: Path,
+) -> None:
+    lab = Lab(tmp_path / "lab")
+    grid = {"name": "tiny", "trainer": "ppo", "base": {**PPO, "steps": 1280, "anneal_lr": True}}
+    forked = {"matrix": {"lr": [1e-3, 2e-3]}, "fork": {"for": {"lr": 1e-3}, "at": 640}}
+    (lab.folder / "grid.yaml").write_text(json.dumps({**grid, **forked}))
+    said = lab.run("sweep", "grid.yaml", "--dry-run")
+    assert "1 job, 2 runs" in said
+    assert "1 run waiting for 1 run to fork from, trained first" in said
+    assert "1 fork without a change, trained at once and not paired with others: the learning rate" in said
+
+
 def test_a_fork_without_effect_is_named_and_so_are_the_runs_to_fork_from(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "lab")
     grid = program(lab)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from orchestrator.config.task_packages import TaskPackages
 from orchestrator.config.trainers.spec import PRESET_KEY, SilenceLimit, TrainerSpec
@@ -46,9 +45,9 @@ class ActorCriticSpec(TrainerSpec):
     takes_plugins = "jobs.trainers.actor_critic.environments.families:take_plugin"
     tasks = "jobs.trainers.actor_critic.environments.families:environment_names"
 
-    def bound_to_length(self, config: Mapping[str, Any]) -> str:
+    def bound_to_length(self, run: Run) -> str:
         falls = "the learning rate falls with the share of the steps: set anneal_lr: false"
-        return falls if config["anneal_lr"] else ""
+        return falls if run.value_of("anneal_lr") else ""
 
     def usual_frames(self, run: Run) -> int | None:  # noqa: ARG002
         return 10_000_000

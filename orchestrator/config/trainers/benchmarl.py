@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from orchestrator.config.returns import COLLECTION_RETURN, EVALUATION_RETURN
 from orchestrator.config.trainers.spec import TrainerSpec
 from orchestrator.core.types import Run
@@ -27,9 +24,9 @@ class BenchmarlSpec(TrainerSpec):
     iterations = ("experiment.max_n_iters",)
     fixed_by_start = ("experiment.*_collected_frames_per_batch",)
 
-    def bound_to_length(self, config: Mapping[str, Any]) -> str:
-        algorithm = str(config["choices"]["algorithm"])
-        if algorithm in _ANNEALED and config["experiment"]["exploration_anneal_frames"] is None:
+    def bound_to_length(self, run: Run) -> str:
+        algorithm = str(run.value_of("algorithm"))
+        if algorithm in _ANNEALED and run.value_of(_ANNEALING) is None:
             return f"{algorithm} anneals its exploration over a third of a run's frames: set {_ANNEALING}"
         if algorithm not in (*_ANNEALED, *_STEADY):
             return f"what of the algorithm {algorithm}, of a plug-in, depends on the length is unknown"

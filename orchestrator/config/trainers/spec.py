@@ -107,8 +107,8 @@ class TrainerSpec:
         """Keys that say when a run ends. Runs that differ in one of them alone can begin alike."""
         return (*self.frames, *self.iterations)
 
-    def bound_to_length(self, config: Mapping[str, Any]) -> str:  # noqa: ARG002
-        """Return why a run of this composed ``config`` is no beginning of a longer one; empty if it is."""
+    def bound_to_length(self, run: Run) -> str:  # noqa: ARG002
+        """Return why the run cannot go on as a longer one, which begins in another way; empty if it can."""
         return ""
 
     def refuses_fork(self, before: Mapping[str, Value], after: Mapping[str, Value]) -> str:

@@ -34,6 +34,10 @@ def find_origins(
         for run_id, run in new.items()
         if not seen.statuses[run_id].has_begun and sweep_dir.run(run_id).prefix is None
     }
+    spec = get_trainer(sweep.trainer)
+    whole = {run_id: spec.bound_to_length(run) for run_id, run in new.items() if not run.origin}
+    alone = {run_id: why for run_id, why in whole.items() if why}
+    new = {run_id: run for run_id, run in new.items() if run_id not in alone}
     found: dict[str, FoundPrefix] = {}
     waiting: dict[str, str] = {}
     cannot: dict[str, str] = {}
@@ -62,7 +66,7 @@ def find_origins(
                 f"{section}: no finished run {run.origin} in {sweep_dir.results} or a library",
                 hint=f"sync it, or name its tree as library: ({section}: {run.fork or run.init})",
             )
-    return Prefixes(found, waiting=waiting, cannot=cannot)
+    return Prefixes(found, waiting=waiting, cannot=cannot, alone=alone)
 
 
 def _found(run: Run, library: Library, source: RunDir, result: Result, *, is_trunk: bool) -> FoundPrefix:

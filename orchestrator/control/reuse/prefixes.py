@@ -50,6 +50,7 @@ class Prefixes:
     ``why_not``: why a run has none although there are shorter ones. ``elsewhere``: shorter runs with their
     last checkpoints at the source of the copy here, where longer ones can go on. ``waiting``: by the id of a
     run, the one that it goes on from, which is to be finished first. ``cannot``: why that will not be.
+    ``alone``: why a fork that changes nothing has to be trained at once.
     """
 
     found: Mapping[str, FoundPrefix] = field(default_factory=dict)
@@ -57,6 +58,7 @@ class Prefixes:
     elsewhere: frozenset[str] = frozenset()
     waiting: Mapping[str, str] = field(default_factory=dict)
     cannot: Mapping[str, str] = field(default_factory=dict)
+    alone: Mapping[str, str] = field(default_factory=dict)
 
     def applied(self, seen: Survey) -> Survey:
         """Return the survey with the frames that these runs need not train, and those that have to wait."""
@@ -71,7 +73,7 @@ class Prefixes:
     def with_origins(self, origins: Prefixes) -> Prefixes:
         """Return these, and where there is none those that :func:`find_origins` found."""
         found = {**origins.found, **self.found}
-        return replace(self, found=found, waiting=origins.waiting, cannot=origins.cannot)
+        return replace(origins, found=found, why_not=self.why_not, elsewhere=self.elsewhere)
 
     def notes(self, run_ids: Iterable[str]) -> Iterator[str]:
         """Describe the beginnings of runs to be submitted, and why others have none."""
@@ -89,6 +91,9 @@ class Prefixes:
         if waiting := [self.waiting[run_id] for run_id in planned if run_id in self.waiting]:
             trunks = count(len(set(waiting)), "run")
             yield f"{count(len(waiting), 'run')} waiting for {trunks} to fork from, trained first"
+        for why, number in Counter(self.alone[run_id] for run_id in planned if run_id in self.alone).items():
+            what = f"{count(number, 'fork')} without a change, trained at once and not paired with others"
+            yield f"{what}: {why}"
         reasons = Counter(self.why_not[run_id] for run_id in planned if run_id in self.why_not)
         for why, number in reasons.items():
             start = "starts" if number == 1 else "start"
@@ -241,7 +246,7 @@ class _Finder:
         if self._spec.runs_program and not self._sweep.length:
             length = next(key for key in self._lengths if key in run.overrides)
             return f"write `length: {length}` if nothing of the program but its end depends on it"
-        if why := self._spec.bound_to_length(result.fields["config"]):
+        if why := self._spec.bound_to_length(run):
             return why
         if not result.is_repeatable:
             return f"their exactness is {result.exactness!r}, and only exact runs go on bit for bit"
