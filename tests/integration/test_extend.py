@@ -133,7 +133,7 @@ def test_a_longer_run_goes_on_from_a_shorter_one_bit_for_bit(
     assert_equal(state_of(run), state_of(at_once))
     assert [row.in_grid for row in lab.dir().read_index()] == [True, False]
     lab.run("collect", "tiny")
-    (lab.folder / "grid.yaml").write_text(json.dumps(kind(short)))  # a seed more is as large as these
+    (lab.folder / "grid.yaml").write_text(json.dumps(kind(short, which)))  # a seed more is as large as these
     (target,) = json.loads(lab.run("estimate", "grid.yaml", "--set", "seed=7", "--json"))["targets"]
     sizes = [
         {item.path: item.bytes for item in lab.dir().run(run_id).manifest()} for run_id in lab.dir().run_ids()
