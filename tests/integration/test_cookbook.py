@@ -53,8 +53,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_there_are_sixteen_and_each_has_a_grid_and_a_command() -> None:
-    assert len(RECIPES) == 16
+def test_there_are_nineteen_and_each_has_a_grid_and_a_command() -> None:
+    assert len(RECIPES) == 19
     for recipe in RECIPES:
         title = recipe.partition("\n")[0]
         assert FILE.search(recipe), title
@@ -131,6 +131,25 @@ def test_a_program_of_ones_own_trains_as_the_page_says(folder: Path) -> None:
         typed(folder, line)
     sweep = SweepDir(folder / "results", "hill")
     assert len([run for run in map(sweep.run, sweep.run_ids()) if run.result()]) == 2
+
+
+@pytest.mark.nightly
+def test_what_is_trained_counts_in_longer_runs_in_other_trees_and_in_branches(folder: Path) -> None:
+    lab = folder / "lab"
+    for place in (lab, folder):
+        place.mkdir(exist_ok=True)
+        shutil.copy(ROOT / "examples/program/train.py", place)
+        assert [*save(place, PAGE.replace("/lab/results", str(lab / "results")))]
+    recipes = {text.partition("\n")[0]: text for text in RECIPES}
+
+    def said(title: str, place: Path = folder) -> list[str]:
+        return [typed(place, line) for line in COMMANDS.findall(recipes[title])[0].splitlines()]
+
+    assert "6 runs go on from 6 shorter ones: 0.12 M of 0.24 M frames" in said("Train longer", lab)[1]
+    assert f"6 of 9 runs are in the library {lab}/results" in said("Do not train what the lab has")[0]
+    trained, compared = said("Branch from here")
+    assert "12 runs waiting for 6 runs to fork from, trained first" in trained
+    assert "paired by common prefix and seed, 6 pairs" in compared
 
 
 @pytest.mark.nightly

@@ -73,7 +73,9 @@ def runs_of(lab: Lab, sweep: str = "tiny") -> dict[tuple[Any, ...], RunDir]:
 def test_what_variants_share_is_trained_once(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "lab")
     (lab.folder / "grid.yaml").write_text(json.dumps(program(lab)))
-    assert "4 runs waiting for 2 runs to fork from" in lab.run("sweep", "grid.yaml", "--dry-run")
+    waiting = "4 runs waiting for 2 runs to fork from, trained first\n"
+    assert waiting in lab.run("sweep", "grid.yaml", "--dry-run")
+    assert f"2 to do\n{waiting}" in lab.run("check", "grid.yaml")
     said = train(lab, program(lab))
     assert "4 runs waiting for 2 runs to fork from, trained first" in said
     runs = runs_of(lab)
@@ -189,6 +191,7 @@ def test_a_fork_without_effect_is_named_and_so_are_the_runs_to_fork_from(tmp_pat
     assert "<b>2</b> beginning of others" in page
     assert page.count("done, beginning of others") == 2
     assert "fork=gain=1@4" in page
+    assert page.count('"again":""') == 4
     assert "outside the grid" not in page
 
 

@@ -120,10 +120,12 @@ def _say_what_is_to_do(planned: SubmissionPlan) -> None:
 
     plan, seen = planned.plan, with_stale(planned.state.seen, planned.state.sweep_dir)
     statuses = seen.statuses
-    planned_for = {*plan.run_ids, *plan.skipped}
+    planned_for = {*plan.run_ids, *plan.skipped, *planned.state.reuse.prefixes.waiting}
     states = Counter(statuses[run.run_id].state for run in plan.sweep.runs if run.run_id not in planned_for)
     others = "".join(f", {states[state]} {state.value}" for state in RunState if states[state])
     typer.echo(f"{len(plan.run_ids)} to do{others}")
+    for line in planned.reused:
+        typer.echo(line)
     if states[RunState.STALE]:
         typer.echo(stale_step(plan.sweep.name, seen))
     elsewhere = {run.run_id: run.target for run in plan.sweep.runs if run.target not in (None, plan.target)}

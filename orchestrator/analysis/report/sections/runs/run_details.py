@@ -81,7 +81,12 @@ def _size(value: Any) -> int:
 
 
 def _again(row: RunRow, point: Point) -> str:
-    """Return the command that trains the run once more, beside the sweep; empty if Hydra cannot say it."""
+    """Return the command that trains the run once more, beside the sweep; empty if none can say it.
+
+    None starts from another run, as forks do.
+    """
+    if point.keys() & {"fork", "init"}:
+        return ""
     try:
         words = [
             key if key.startswith("~") and value is None else f"{key}={hydra_text(value)}"
