@@ -137,7 +137,7 @@ BATCH = "experiment.on_policy_collected_frames_per_batch"
                 "matrix": {BATCH: [120, 240]},
                 "fork": {"for": {BATCH: 120}, "at": 360},
             },
-            f"found {BATCH}: 120 before the fork and 240 after it, expected one value",
+            f"found {BATCH}: 120 before the fork and 240 after it",
         ),
         ({"fork": {"for": {"experiment.lr": 1e-3}, "at": 100}}, "at: 100, expected a multiple of the 120"),
     ],

@@ -115,8 +115,8 @@ class TrainerSpec:
         """Return why a run of the point ``before`` cannot go on as ``after``; empty if nothing is known."""
         for key in sorted(before.keys() | after.keys()):
             if _fits(key.lstrip("+~"), self.fixed_by_start) and before.get(key) != after.get(key):
-                values = f"{before.get(key)} before the fork and {after.get(key)} after it"
-                return f"found {key}: {values}, expected one value, as iterations are counted"
+                was, now = (one.get(key, "its default") for one in (before, after))
+                return f"found {key}: {was} before the fork and {now} after it, where it has to stay"
         return ""
 
     def usual_frames(self, run: Run) -> int | None:  # noqa: ARG002
