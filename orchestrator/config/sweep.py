@@ -162,17 +162,25 @@ def _identify(grid: Grid, point: Mapping[str, Value], origin: Position | None) -
     if grid.fork is None:
         return _run(grid, point, origin)
     point = {key: value for key, value in point.items() if key != "fork"}
-    run = replace(_run(grid, point, origin), fork=grid.fork.text)
+    run, values = replace(_run(grid, point, origin), fork=grid.fork.text), grid.fork.values
     if grid.fork.run:
         return replace(_run(grid, point, origin, fork=grid.fork.run), fork=run.fork)
-    if _run(grid, over(point, grid.fork.values), origin).run_id == run.run_id:
-        return run  # nothing changes: it is the longer run of what it goes on from
+    # If nothing changes it is the longer run of what it goes on from.
+    if all(key in point and same_value(point[key]) == same_value(value) for key, value in values.items()):
+        return run
+    if _run(grid, over(point, values), origin).run_id == run.run_id:
+        return run
     return replace(_run(grid, point, origin, fork=_trunk(grid, grid.fork, run).run_id), fork=run.fork)
 
 
 def _trunks(grid: Grid, fork: Fork, runs: Iterable[Run]) -> dict[str, Run]:
     """Return the run that each of these goes on from, by id."""
-    return {run.run_id: _trunk(grid, fork, run) for run in runs}
+    trunks: dict[str, Run] = {}
+    found = {}
+    for run in runs:
+        trunk = trunks.get(run.origin) or _trunk(grid, fork, run)
+        found[run.run_id] = trunks.setdefault(trunk.run_id, trunk)
+    return found
 
 
 def _trunk(grid: Grid, fork: Fork, run: Run) -> Run:

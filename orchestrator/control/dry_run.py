@@ -51,9 +51,9 @@ def rehearse(
         for array in plan.arrays
     ]
     notes = [*unasked, *prospect.state.seen.damaged, *map(str, (*warnings, *concerns))]
-    skipped = dict(plan.skipped)
-    waiting = len(set(plan.waiting).difference(prospect.state.reuse.prefixes.waiting))  # `reused` has these
-    about = {"reused": list(prospect.reused), "notes": notes}
+    waiting = len(set(plan.waiting).difference(prospect.state.reuse.prefixes.waiting))
+    skipped, forks = dict(plan.skipped), [prospect.forks] if prospect.forks else []
+    about = {"reused": [*prospect.reused, *forks], "notes": notes}
     return {"target": plan.target, "arrays": arrays, "skipped": skipped, "waiting": waiting, **about}
 
 

@@ -27,8 +27,8 @@ from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
 from orchestrator.core.formatting import count
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
-from orchestrator.rundir.records.ledger_entries import TreePlace
-from orchestrator.status.ownership import TreeAssignment
+from orchestrator.rundir.records.ledger_entries import TreePlace, submissions
+from orchestrator.status.ownership import TreeAssignment, assigned
 from orchestrator.status.survey import Survey
 from orchestrator.sync.listing import folder_of
 from orchestrator.sync.request import SyncOptions, SyncProgress
@@ -36,6 +36,8 @@ from orchestrator.sync.source import Source, find_source
 from orchestrator.sync.sync import sync
 
 _REFRESH_S = 2.0
+# Seconds in which a job that has ended submits what is left.
+_ENDING_S = 15.0
 _AGAIN = "the runs are cancelled; `sweep`, `cancel` and `status --exchange` try again until it is gone"
 
 
@@ -79,13 +81,37 @@ def _is_home(seen: Survey, one: TreeAssignment) -> bool:
     return all(status is None or status.state is RunState.DONE for status in given)
 
 
+class End:
+    """The end of all work on sweeps: a job that ends takes a moment to submit what is left."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def reached(self, *surveys: Survey) -> bool:
+        """Return whether nothing works on these sweeps, and no job will submit what is left."""
+        now = time.monotonic()
+        if any(seen.active or seen.unanswered for seen in surveys):
+            self._since = None
+            return False
+        self._since = now if self._since is None else self._since
+        return now - self._since >= _ENDING_S or not any(map(_is_left_to_jobs, surveys))
+
+
+def _is_left_to_jobs(seen: Survey) -> bool:
+    """Return whether runs are left that jobs submit when they end, here or in another tree."""
+    made = submissions(seen.ledger)
+    feeds = bool(made) and made[-1].waiting and made[-1].backend != "local"
+    return bool(seen.left) and (feeds or bool(assigned(seen.ledger)))
+
+
 def watch(sweep_dir: SweepDir, tell: Tell) -> Iterator[Survey]:
     """The sweep's state again and again, until nothing works on it anywhere; then fetch the results."""
+    end = End()
     while True:
         exchange_with_instances(sweep_dir, tell)
         seen = present(sweep_dir)
         yield seen
-        if not (seen.active or seen.unanswered):
+        if end.reached(seen):
             break
         time.sleep(_REFRESH_S)
     fetch_from_trees(sweep_dir, tell)

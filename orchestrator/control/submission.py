@@ -136,6 +136,20 @@ def waiting(number: int, *, canary: bool, submitted: bool, no_feed: str | None, 
     return f"{count(number, 'run')} waiting for {what}: {how}"
 
 
+def forks_later(forks: str, *, follows: bool, feeds: bool) -> tuple[str, ...]:
+    """How ``forks``, described as they are, are submitted once the runs that they wait for are done.
+
+    ``follows``: this command stays; ``feeds``: jobs that end submit them.
+    """
+    how = (
+        "jobs that end submit them, or this command again"
+        if feeds
+        else "this command again submits them then"
+    )
+    how = "this command submits them then" if follows else how
+    return (f"{forks}; {how}",) if forks else ()
+
+
 def array_line(job_id: str, jobs: int, slots: int) -> str:
     """One array by its scheduler's id, as ``slurm:12_0``."""
     scheduler, _, number = job_id.partition(":")

@@ -21,6 +21,7 @@ from orchestrator.control.poll import (
     settle_submissions,
 )
 from orchestrator.control.reuse.adopted import Adoptions
+from orchestrator.control.reuse.origins import await_trunks
 from orchestrator.control.reuse.reuse import NOTHING, Reuse, find_reuse
 from orchestrator.control.staleness import with_stale
 from orchestrator.control.submission import Submission, scripts_of, without
@@ -43,6 +44,7 @@ from orchestrator.rundir.copies.synced import require_own
 from orchestrator.rundir.records.ledger_entries import (
     AttemptsEntry,
     DamagedEntry,
+    RetryEntry,
     SubmissionEntry,
     jobs_of,
 )
@@ -148,7 +150,8 @@ def unbegun(sweep: Sweep, sweep_dir: SweepDir) -> SweepState:
     """Return the state of a sweep that was never submitted. Reads nothing."""
     rows = [IndexRow(run_id, True, point) for run_id, point in sweep.points.items()]
     seen = Survey(rows, {row.run_id: RunStatus(row.run_id) for row in rows}, frozenset())
-    return SweepState(sweep, sweep_dir, seen, {}, seen)
+    reuse = Reuse(prefixes=await_trunks(sweep))
+    return SweepState(sweep, sweep_dir, seen, {}, reuse.applied(seen), reuse=reuse)
 
 
 @dataclass(frozen=True)
@@ -166,6 +169,11 @@ class SubmissionPlan:
         """What its runs need not train, and why others must; a line each."""
         planned = dict.fromkeys((*self.plan.run_ids, *self.plan.waiting))
         return self.state.reuse.notes(len(self.state.sweep.runs), planned)
+
+    @property
+    def forks(self) -> str:
+        """Which runs wait for others that they go on from; empty without any."""
+        return self.state.reuse.prefixes.forks(self.plan.waiting)
 
 
 @dataclass(frozen=True)
@@ -300,8 +308,11 @@ def _submit(
     latest = sweep_dir.latest_grid()
     grid = record(state.sweep, sweep_dir) if define or latest is None else latest[0]
     notes = _record(prospect)
+    again = (run_id for run_id in prospect.plan.waiting if seen.statuses[run_id].state is RunState.SKIPPED)
+    if back := dict.fromkeys(again, 0):  # what they wait for is to be done after all
+        sweep_dir.add_to_ledger(RetryEntry(runs=back))
     plan = _describe_runs(prospect.plan, sweep_dir)
-    notes += tuple(state.reuse.place(plan.run_ids, sweep_dir))
+    notes += tuple(state.reuse.place(plan.run_ids, plan.waiting, sweep_dir))
     ids: Mapping[str, str] = {}
     if plan.jobs or _new_skips(plan, seen):
         if not define:  # the checkout may have changed since

@@ -50,7 +50,7 @@ def canaries(todo: Iterable[Run], known: Iterable[Run], survey: Survey) -> tuple
     statuses, trained, tried = survey.statuses, set[str](), set[str]()
     for run in known:
         status = statuses[run.run_id]
-        if status.state is RunState.DONE or status.frames:
+        if status.state is RunState.DONE or (status.attempt and status.frames):
             trained.add(_configuration(run))
         elif status.state in (RunState.QUEUED, RunState.RUNNING, RunState.STALLED, RunState.FAILED):
             tried.add(_configuration(run))

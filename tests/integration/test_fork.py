@@ -6,6 +6,7 @@ import json
 import pickle
 import random
 import shutil
+import signal
 import sys
 from itertools import accumulate
 from pathlib import Path
@@ -51,6 +52,10 @@ def program(lab: Lab, **sections: Any) -> dict[str, Any]:
     return {**grid, "matrix": {"gain": [1, 2], "seed": SEEDS}, "length": "steps", "fork": FORK} | sections
 
 
+def write(lab: Lab, **sections: Any) -> None:
+    (lab.folder / "grid.yaml").write_text(json.dumps(program(lab, **sections)))
+
+
 def returns_of(run: RunDir) -> list[float]:
     return [row.metrics["return"] for row in run.history()]
 
@@ -72,12 +77,13 @@ def runs_of(lab: Lab, sweep: str = "tiny") -> dict[tuple[Any, ...], RunDir]:
 
 def test_what_variants_share_is_trained_once(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "lab")
-    (lab.folder / "grid.yaml").write_text(json.dumps(program(lab)))
-    waiting = "4 runs waiting for 2 runs to fork from, trained first\n"
-    assert waiting in lab.run("sweep", "grid.yaml", "--dry-run")
+    write(lab)
+    waiting = "4 runs waiting for 2 runs to fork from, trained first"
+    planned = lab.run("sweep", "grid.yaml", "--dry-run")
+    assert waiting in planned
+    assert "when there is room" not in planned
     assert f"2 to do\n{waiting}" in lab.run("check", "grid.yaml")
-    said = train(lab, program(lab))
-    assert "4 runs waiting for 2 runs to fork from, trained first" in said
+    assert f"{waiting}; this command submits them then" in train(lab, program(lab))
     runs = runs_of(lab)
     assert len(runs) == 6
     for (steps, gain, seed), run in runs.items():
@@ -103,10 +109,16 @@ def test_what_variants_share_is_trained_once(tmp_path: Path) -> None:
 
 def test_only_what_is_left_counts_in_the_estimate(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "lab")
+
+    def frames() -> list[int]:
+        (target,) = json.loads(lab.run("estimate", "grid.yaml", "--json"))["targets"]
+        return [run["frames"] for run in target["runs"]]
+
+    write(lab, matrix={"gain": [1, 2, 3], "seed": SEEDS})
+    assert frames() == [AT] * 2 + [STEPS - AT] * 6
     train(lab, program(lab, matrix={"gain": [1], "seed": SEEDS}))
-    (lab.folder / "grid.yaml").write_text(json.dumps(program(lab, matrix={"gain": [1, 2, 3], "seed": SEEDS})))
-    (target,) = json.loads(lab.run("estimate", "grid.yaml", "--json"))["targets"]
-    assert [run["frames"] for run in target["runs"]] == [STEPS - AT] * 4
+    write(lab, matrix={"gain": [1, 2, 3], "seed": SEEDS})
+    assert frames() == [STEPS - AT] * 4
     assert "4 runs go on from 2 shorter ones: 16 of 40 frames are there" in lab.run(
         "sweep", "grid.yaml", "--dry-run"
     )
@@ -217,6 +229,36 @@ def test_a_fork_of_one_run_goes_on_from_its_end(tmp_path: Path) -> None:
     (base.path / base.result().final_state[0]).unlink()
     (lab.folder / "wrong.yaml").write_text(json.dumps(program(lab, fork=one, **more) | {"name": "wrong"}))
     assert "the last checkpoint of" in lab.run("sweep", "wrong.yaml", "--dry-run", code=2)
+
+
+def test_skipped_forks_come_back_when_their_trunk_is_retried(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab")
+    write(lab, matrix={"gain": [2], "seed": SEEDS})
+    fails = "import pathlib\nassert pathlib.Path('ok').exists()\nsteps, seed"
+    (lab.folder / "train.py").write_text(PROGRAM.replace("steps, seed", fails, 1))
+    lab.run("sweep", "grid.yaml", env=warm.WORKERS, code=1)
+    assert lab.states() == ["failed"] * 2 + ["skipped"] * 2
+    (lab.folder / "ok").touch()
+    first, second = (run.run_id for (steps, _, _), run in runs_of(lab).items() if steps == AT)
+    lab.run("retry", "tiny", first, env=warm.WORKERS, code=1)
+    assert lab.states() == ["done", "failed", "done", "skipped"]
+    lab.run("retry", "tiny", second, env=warm.WORKERS)
+    for (steps, gain, seed), run in runs_of(lab).items():
+        assert returns_of(run) == expected(seed, gain, steps)
+        assert len(run.attempts()) == (2 if steps == AT else 1)
+
+
+def test_what_waits_has_its_beginning_from_a_library(tmp_path: Path) -> None:
+    """Later submissions, here once the canary has trained, look into no library."""
+    lab, other = Lab(tmp_path / "lab"), Lab(tmp_path / "other")
+    train(other, program(other, matrix={"gain": [1], "seed": [0]}, fork=None) | {"name": "base"})
+    (base,) = runs_of(other, "base").values()
+    more = {"base": {"command": COMMAND, "steps": 15}, "matrix": {"gain": [3], "seed": SEEDS}}
+    write(lab, fork={"from": f"base/{base.run_id}"}, library=str(other.results), **more)
+    lab.run("sweep", "grid.yaml", "--canary", env=warm.WORKERS)
+    for run in runs_of(lab).values():
+        assert returns_of(run) == expected(0, 3, 15, STEPS)
+        assert [len(piece.rows) for piece in run.chain()] == [STEPS, 5]
 
 
 @pytest.mark.nightly(but=["benchmarl"])
@@ -337,6 +379,22 @@ def test_a_fork_with_networks_of_another_size_is_refused(tmp_path: Path) -> None
     (lab.folder / "grid.yaml").write_text(json.dumps({"name": "tiny", **train_ppo, "fork": fork}))
     said = lab.run("sweep", "grid.yaml", env=warm.WORKERS, code=1)
     assert "it has networks or memories of other sizes" in " ".join(said.split())
+
+
+@pytest.mark.nightly(but=["6"])
+@pytest.mark.parametrize("number", range(1, 11))
+def test_killed_while_it_places_beginnings_nothing_is_lost_or_doubled(tmp_path: Path, number: int) -> None:
+    lab = Lab(tmp_path / "lab")
+    train(lab, program(lab, matrix={"gain": [1], "seed": SEEDS}))
+    write(lab)
+    killed = lab.start_python("-m", "tests.executioner", str(number), "sweep", "grid.yaml", "--detach")
+    killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+    lab.run("sweep", "grid.yaml", env=warm.WORKERS)
+    for (steps, gain, seed), run in runs_of(lab).items():
+        run.verify(run.result(), checksums=True)
+        assert returns_of(run) == expected(seed, gain, steps)
+        assert not [path for path in (run.path / "attempts").iterdir() if path.name.startswith(".")]
 
 
 @pytest.mark.nightly

@@ -31,6 +31,8 @@ def run_identity(
 
 
 def _canonical(value: Value) -> Value:
+    if value is None or isinstance(value, (str, int)):  # most are, and this is quick
+        return value
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, Mapping):

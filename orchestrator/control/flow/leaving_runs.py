@@ -68,7 +68,7 @@ def leaving_runs(sweep: Sweep, sweep_dir: SweepDir) -> LeavingRuns | None:
             and sweep_dir.run_to_read(row.run_id).has_result()
         ]
     if gone:  # those that longer runs go on from are wanted as they are
-        prefixes = find_reuse(sweep, sweep_dir, unbegun(sweep, sweep_dir).seen).prefixes
+        prefixes = find_reuse(sweep, sweep_dir, unbegun(sweep, sweep_dir).told).prefixes
         begun = prefixes.elsewhere.union(one.run.run_id for one in prefixes.found.values())
         gone = [row for row in gone if row.run_id not in begun]
     if not gone:

@@ -11,7 +11,7 @@ from orchestrator.control.cloud.exchange import exchange_with_instances, quietly
 from orchestrator.control.flow.base import Flow
 from orchestrator.control.follow import WhyLeft, follow, follow_canaries, stop
 from orchestrator.control.multi_target import SharedSweep, SharedTargets, TargetHandle
-from orchestrator.control.submission import Started
+from orchestrator.control.submission import Started, forks_later
 from orchestrator.core.formatting import count
 from orchestrator.status.survey import Survey
 
@@ -45,11 +45,12 @@ class SeveralTargets(Flow):
         left = max(0, len(todo) - sum(shared.dealt.values()))
         return Started(
             f"{self.sweep_dir.path}/",
-            len(todo),
+            max(len(todo), sum(shared.dealt.values())),
             len(seen.working),
             len(seen.live - seen.working),
             ", ".join(f"{name} ({runs})" for name, runs in shared.dealt.items()),
             waiting=f"{count(left, 'run')} left until a target has room: {self.command}" if left else None,
+            notes=forks_later(shared.forks(now), follows=not self.detach, feeds=False),
             kept=kept,
         )
 
@@ -66,11 +67,16 @@ class SeveralTargets(Flow):
 
     def _name_lost_jobs(self, seen: Survey) -> None:
         """Say once of each target that jobs of it ended before their runs, while other jobs work."""
-        left = Counter(seen.target(run_id) for run_id in seen.left if not self.options.canary)
+        left = Counter(seen.target(run_id) for run_id in self._lost(seen))
         for target in filter(None, left) if seen.active else ():
             runs = count(left[target], "run")
             said = f"{target}: {runs} left by jobs that ended; dealt again when no job is left, and now by:"
             self._shared.tell_once(f"{said} {self.command}", target)
+
+    def _lost(self, seen: Survey) -> list[str]:
+        forks = self.sweep.trunks  # those without an attempt wait
+        lost = [run_id for run_id in seen.left if run_id not in forks or seen.statuses[run_id].attempt]
+        return [] if self.options.canary else lost
 
     def survey(self) -> Survey:
         return self._shared.survey()

@@ -16,7 +16,7 @@ from orchestrator.control.follow import OneTarget, WhyLeft, follow, follow_canar
 from orchestrator.control.poll import leave_queue, poll_sweep
 from orchestrator.control.remote import delegate
 from orchestrator.control.staleness import with_stale
-from orchestrator.control.submission import Started, array_line, waiting
+from orchestrator.control.submission import Started, array_line, forks_later, waiting
 from orchestrator.control.submit import SubmissionReport
 from orchestrator.core.formatting import count
 from orchestrator.core.progress import report_step
@@ -88,7 +88,15 @@ class OwnTarget(Flow):
                 no_feed=plan.no_feed,
                 follow=self._code is None,
             ),
-            notes=(*done.planned.reused, *done.notes),
+            notes=(
+                *done.planned.reused,
+                *forks_later(
+                    done.planned.forks,
+                    follows=not self.detach,
+                    feeds=self._backend.queues and not self._replacing.apart and plan.no_feed is None,
+                ),
+                *done.notes,
+            ),
             problems=plan.problems,
             kept=kept,
         )

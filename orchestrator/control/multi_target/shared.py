@@ -88,6 +88,8 @@ class SharedTargets:
         """Runs without a target, the most urgent first: those begun before, then the others interleaved."""
         runs = [run for run in to_do(self.sweep, seen) if run.run_id not in self.skipped]
         runs = [run for run in runs if not seen.statuses[run.run_id].waits]
+        apart = {run_id for run_ids in self._forks_apart(seen).values() for run_id in run_ids}
+        runs = [run for run in runs if run.run_id not in apart]
         if self.options.canary:
             runs, _ = canaries(runs, self.sweep.runs, seen)
         runs = in_turns(self._own(runs, seen), self.sweep.runs, seen)
@@ -98,6 +100,24 @@ class SharedTargets:
         """Leave out the runs that trees behind ssh have."""
         given = elsewhere(seen)
         return [run for run in runs if run.run_id not in given]
+
+    def _forks_apart(self, seen: Survey, dealt: Mapping[str, str] | None = None) -> dict[str, set[str]]:
+        """Return the forks for trees behind ssh that have their trunks or are ``dealt`` them, by target."""
+        if not self.sweep.trunks:
+            return {}
+        addresses = {target.address: target.name for target in self._targets if target.own_tree}
+        has = {
+            run_id: addresses[one.place.address]
+            for one in assigned_of(self.sweep_dir)
+            if one.place.address in addresses
+            for run_id in one.run_ids
+        }
+        has |= {run_id: name for run_id, name in (dealt or {}).items() if name in addresses.values()}
+        apart: dict[str, set[str]] = {}
+        for run in self._own(to_do(self.sweep, seen), seen):
+            if run.run_id not in self.skipped and (name := has.get(self.sweep.trunks.get(run.run_id, ""))):
+                apart.setdefault(name, set()).add(run.run_id)
+        return apart
 
     def second_chances(self, seen: Survey) -> list[AttemptsEntry]:
         """Return the failed runs to train again; trees behind ssh arrange their own."""
@@ -209,9 +229,10 @@ class SharedTargets:
             for load in self._loads(now, accepting)
         ]
         dealt, found = deal(todo, loads), []
+        apart = self._forks_apart(now.seen, dealt)
         for target, load in zip(accepting, loads, strict=True):
             run_ids = {run for run, name in dealt.items() if name == load.name}.union(
-                target.without_job(now.seen)
+                target.without_job(now.seen), apart.get(load.name, ())
             )
             places = max(1, load.free) if target.begins_at_once else None
             if run_ids:
@@ -223,13 +244,21 @@ class SharedTargets:
         seen = now.seen
         roomy = {one.name for one in self._targets if can_have_more_memory(self.sweep, one.capacity)}
         starved = {run for run, status in seen.statuses.items() if roomy and status.more_memory}
-        return [
-            replace(
-                target.load(seen, self._able[target.name] - (set() if target.name in roomy else starved)),
-                seconds=now.seconds.get(target.address),
-            )
-            for target in targets
-        ]
+        loads = []
+        for target in targets:
+            can = self._able[target.name] - (set() if target.name in roomy else starved)
+            load = target.load(seen, can - self.sweep.trunks.keys() if target.own_tree else can)
+            if target.own_tree:  # trunks and their forks stay together
+                kept = {*self.sweep.trunks, *self.sweep.trunks.values()}.intersection(load.queued)
+                queued = tuple(run for run in load.queued if run not in kept)
+                load = replace(load, busy=load.busy + len(kept), queued=queued)
+            loads.append(replace(load, seconds=now.seconds.get(target.address)))
+        return loads
+
+    def forks(self, now: SharedState) -> str:
+        """Describe the forks that wait in this tree, as of :meth:`Prefixes.forks`."""
+        own = self._own(to_do(self.sweep, now.seen), now.seen)
+        return now.state.reuse.prefixes.forks(run.run_id for run in own)
 
     def rehearse(self) -> Mapping[str, Any]:
         """Check and plan the submission, in the form of :func:`dry_run.rehearse`; each array has its target.
@@ -250,6 +279,7 @@ class SharedTargets:
             reused += plan["reused"]
             waiting += plan["waiting"]
             todo = [run for run in todo if run not in assignment.run_ids]
+        reused += filter(None, [self.forks(now)])
         names, waiting = ", ".join(target.name for target in self._targets), waiting + len(todo)
         return {
             "target": names,

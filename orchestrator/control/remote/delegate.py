@@ -43,7 +43,7 @@ from orchestrator.status.ownership import TreeAssignment, home_of
 from orchestrator.status.survey import Survey
 
 # States of a run at home in which another tree may be given it.
-_TO_DO = (RunState.PENDING, RunState.INTERRUPTED, RunState.QUEUED)
+_TO_DO = (RunState.PENDING, RunState.INTERRUPTED, RunState.SKIPPED, RunState.QUEUED)
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,9 @@ class Prefixes:
 
     ``why_not``: why a run has none although there are shorter ones. ``elsewhere``: shorter runs with their
     last checkpoints at the source of the copy here, where longer ones can go on. ``waiting``: by the id of a
-    run, the one that it goes on from, which is to be finished first. ``cannot``: why that will not be.
-    ``alone``: why a fork that changes nothing has to be trained at once.
+    run, the one that it goes on from, which is to be finished first; ``spared``: what it then need not train.
+    ``cannot``: why a run has no beginning and will not get one. ``alone``: why a fork
+    that changes nothing has to be trained at once.
     """
 
     found: Mapping[str, FoundPrefix] = field(default_factory=dict)
@@ -59,13 +60,15 @@ class Prefixes:
     waiting: Mapping[str, str] = field(default_factory=dict)
     cannot: Mapping[str, str] = field(default_factory=dict)
     alone: Mapping[str, str] = field(default_factory=dict)
+    spared: Mapping[str, Beginning] = field(default_factory=dict)
 
     def applied(self, seen: Survey) -> Survey:
         """Return the survey with the frames that these runs need not train, and those that have to wait."""
         known: dict[str, dict[str, Any]] = {
             run_id: asdict(one.beginning) for run_id, one in self.found.items() if one.total
         }
-        known |= {run_id: {"waits": True} for run_id in self.waiting}
+        for run_id in self.waiting:
+            known[run_id] = {"waits": True} | (asdict(self.spared[run_id]) if run_id in self.spared else {})
         known |= {run_id: {"cannot": why} for run_id, why in self.cannot.items()}
         there = {run_id: replace(seen.statuses[run_id], **facts) for run_id, facts in known.items()}
         return replace(seen, statuses={**seen.statuses, **there}) if there else seen
@@ -74,6 +77,21 @@ class Prefixes:
         """Return these, and where there is none those that :func:`find_origins` found."""
         found = {**origins.found, **self.found}
         return replace(origins, found=found, why_not=self.why_not, elsewhere=self.elsewhere)
+
+    def forks(self, run_ids: Iterable[str]) -> str:
+        """Describe those of these runs that wait for others; empty without any."""
+        waiting = [self.waiting[run_id] for run_id in run_ids if run_id in self.waiting]
+        trunks = count(len(set(waiting)), "run")
+        return (
+            f"{count(len(waiting), 'run')} waiting for {trunks} to fork from, trained first"
+            if waiting
+            else ""
+        )
+
+    def of_libraries(self, run_ids: Iterable[str], results: Path) -> list[str]:
+        """Return those of these runs that begin with what is not in the tree ``results``."""
+        found = ((run_id, self.found[run_id]) for run_id in run_ids if run_id in self.found)
+        return [run_id for run_id, one in found if one.library.results != results]
 
     def notes(self, run_ids: Iterable[str]) -> Iterator[str]:
         """Describe the beginnings of runs to be submitted, and why others have none."""
@@ -88,9 +106,6 @@ class Prefixes:
         if len(started) > len(begun):
             sources = count(len({one.run.path for one in started if not one.total}), "finished run")
             yield f"{count(len(started) - len(begun), 'run')} starting with the policy of {sources}"
-        if waiting := [self.waiting[run_id] for run_id in planned if run_id in self.waiting]:
-            trunks = count(len(set(waiting)), "run")
-            yield f"{count(len(waiting), 'run')} waiting for {trunks} to fork from, trained first"
         for why, number in Counter(self.alone[run_id] for run_id in planned if run_id in self.alone).items():
             what = f"{count(number, 'fork')} without a change, trained at once and not paired with others"
             yield f"{what}: {why}"

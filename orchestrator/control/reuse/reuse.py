@@ -35,13 +35,15 @@ class Reuse:
         """Describe it, a line each. ``runs``: their number in the sweep; ``planned``: those to submit."""
         return (*self.adoptions.notes(runs), *self.prefixes.notes(planned), *self.problems)
 
-    def place(self, planned: Iterable[str], sweep_dir: SweepDir) -> Iterator[str]:
+    def place(self, planned: Iterable[str], waiting: Iterable[str], sweep_dir: SweepDir) -> Iterator[str]:
         """Adopt the results and give planned runs their beginnings; yield a note on each failure.
 
         Safe to kill and to repeat. Call under the sweep's lock, before the runs are submitted.
         """
         yield from adopt_all(self.adoptions, sweep_dir)
-        yield from place_prefixes(self.prefixes, planned, sweep_dir)
+        # A job that submits waiting runs later looks into no library.
+        run_ids = (*planned, *self.prefixes.of_libraries(waiting, sweep_dir.results))
+        yield from place_prefixes(self.prefixes, run_ids, sweep_dir)
 
 
 NOTHING = Reuse()
@@ -74,5 +76,6 @@ def find_reuse(
         adoptions = replace(adoptions, found={**adoptions.found, **own.found})
     seen = adoptions.applied(seen)
     prefixes = find_prefixes(sweep, sweep_dir, seen, judge, libraries)
-    prefixes = prefixes.with_origins(find_origins(sweep, sweep_dir, seen, libraries))
+    origins = find_origins(sweep, sweep_dir, seen, None if option is None else libraries)
+    prefixes = prefixes.with_origins(origins)
     return Reuse(adoptions, prefixes, tuple(problems))

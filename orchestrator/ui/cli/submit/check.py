@@ -124,7 +124,7 @@ def _say_what_is_to_do(planned: SubmissionPlan) -> None:
     states = Counter(statuses[run.run_id].state for run in plan.sweep.runs if run.run_id not in planned_for)
     others = "".join(f", {states[state]} {state.value}" for state in RunState if states[state])
     typer.echo(f"{len(plan.run_ids)} to do{others}")
-    for line in planned.reused:
+    for line in filter(None, (*planned.reused, planned.forks)):
         typer.echo(line)
     if states[RunState.STALE]:
         typer.echo(stale_step(plan.sweep.name, seen))

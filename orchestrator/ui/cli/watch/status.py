@@ -147,7 +147,7 @@ def _watch(sweep_dirs: list[SweepDir], exchange: bool) -> None:
     from orchestrator.control.cloud.cloud_instances import sent_jobs
     from orchestrator.control.cloud.exchange import exchange_with_instances
     from orchestrator.control.cloud.instance_costs import costs
-    from orchestrator.control.fleet import fetch_from_trees
+    from orchestrator.control.fleet import End, fetch_from_trees
     from orchestrator.ui.cli.watch import sweep_table
     from orchestrator.ui.terminal.screen import console, show
 
@@ -159,7 +159,7 @@ def _watch(sweep_dirs: list[SweepDir], exchange: bool) -> None:
             live.update(sweep_table.sweep_view(sweep_dir.name, seen, sweep_table.ROWS), refresh=True)
 
         tell = partial(live.console.print, markup=False, highlight=False)
-        first = True
+        first, end = True, End()
         while True:
             for sweep_dir in sweep_dirs if exchange else ():
                 exchange_with_instances(sweep_dir, tell)
@@ -168,8 +168,9 @@ def _watch(sweep_dirs: list[SweepDir], exchange: bool) -> None:
             views = [sweep_table.sweep_view(name, survey, sweep_table.ROWS) for name, survey in seen]
             up = [Text(line, style="yellow") for sweep_dir in sweep_dirs for line in costs(sweep_dir)]
             live.update(Group(*views, *up), refresh=True)
-            working = any(survey.active or survey.unanswered for _, survey in seen)
-            if not working and not (exchange and any(map(sent_jobs, sweep_dirs))):
+            if end.reached(*(survey for _, survey in seen)) and not (
+                exchange and any(map(sent_jobs, sweep_dirs))
+            ):
                 break
             time.sleep(_REFRESH_S)
         for sweep_dir in sweep_dirs if exchange else ():

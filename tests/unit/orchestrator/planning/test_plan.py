@@ -403,11 +403,13 @@ def test_canaries_go_first_and_the_rest_when_they_have_trained() -> None:
     def planned(**states: RunStatus) -> list[str]:
         seen = replace(survey, statuses={**survey.statuses, **states})
         plan = make_plan(sweep, seen, CLUSTER, submission=1, options=SubmitOptions(canary=True))
-        assert sorted([*plan.run_ids, *plan.waiting, *states]) == sorted(ids)
+        assert {*plan.run_ids, *plan.waiting, *states} == set(ids)
         return sorted(plan.run_ids)
 
     assert planned() == sorted([ids[0], ids[3]])
-    running = RunStatus(ids[0], RunState.RUNNING)
+    begun = RunStatus(ids[3], frames=50)  # with what another run trained
+    assert planned(**{ids[3]: begun}) == sorted([ids[0], ids[3]])
+    running = RunStatus(ids[0], RunState.RUNNING, attempt=1)
     assert planned(**{ids[0]: running}) == [ids[3]]
     trained = replace(running, frames=100)
     assert planned(**{ids[0]: trained}) == sorted([ids[1], ids[2], ids[3]])
