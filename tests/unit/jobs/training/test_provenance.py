@@ -42,7 +42,6 @@ def test_what_may_change_the_bits_of_a_longer_run_is_named(monkeypatch: pytest.M
     run = PPO.identify({"task": "gymnasium/CartPole-v1"}, 0, 1)
     monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
     prefix = Prefix(run.run_id, "a", "results", 10, "", None, provenance.versions(PPO, run), "DEFAULT")
-    assert provenance.other_bits(None, PPO, run) == ""
     assert provenance.other_bits(prefix, PPO, run) == ""
     elsewhere = replace(prefix, cpu_capability="AVX2")
     assert provenance.other_bits(elsewhere, PPO, run) == "CPU capability AVX2, here DEFAULT"
