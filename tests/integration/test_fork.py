@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 import random
 import shutil
 import signal
+import subprocess
 import sys
 from itertools import accumulate
 from pathlib import Path
@@ -399,14 +401,39 @@ def test_killed_while_it_places_beginnings_nothing_is_lost_or_doubled(tmp_path: 
 
 @pytest.mark.nightly
 def test_killed_at_random_forks_end_as_if_they_had_been_left_alone(tmp_path: Path) -> None:
+    """Their workers' programs at every fourth step, and the command six times."""
     lab = Lab(tmp_path / "lab", env={"KILLS": "0.25"})
-    train(lab, program(lab, matrix={"gain": [1, 2, 3], "seed": list(range(5))}))
+    seeds = list(range(5))
+    write(lab, base={"command": COMMAND, "steps": 25}, matrix={"gain": [1, 2, 3], "seed": seeds})
+    for _ in range(6):
+        command = lab.start("sweep", "grid.yaml", env=warm.WORKERS)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            command.wait(random.SystemRandom().uniform(0.5, 4))
+        command.kill()
+        command.communicate()
+    lab.run("sweep", "grid.yaml", env=warm.WORKERS)
     runs = runs_of(lab)
+    assert len(runs) == 4 * len(seeds)
     for (steps, gain, seed), run in runs.items():
         run.verify(run.result(), checksums=True)
         assert returns_of(run) == expected(seed, gain, steps)
         assert run.chain()[0].attempt == int(steps == AT)
-    assert sum(len(run.attempts()) - 1 for run in runs.values()) > 20
+    assert sum(len(run.attempts()) - 1 for run in runs.values()) > 40
+
+
+def test_a_trunk_without_its_checkpoint_is_trained_again_on_request(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab")
+    train(lab, program(lab, matrix={"gain": [1], "seed": [0]}))
+    (trunk,) = (run for (steps, _, _), run in runs_of(lab).items() if steps == AT)
+    (trunk.path / trunk.result().final_state[0]).unlink()
+    write(lab, matrix={"gain": [1, 2], "seed": [0]})
+    again = ("retry", "tiny", trunk.run_id)
+    said = lab.run("sweep", "grid.yaml", code=1)
+    assert f"train it again: orchestrate {' '.join(again)}" in said
+    lab.run(*again, env=warm.WORKERS)
+    assert lab.states() == ["done"] * 3
+    (forked,) = (run for (_, gain, _), run in runs_of(lab).items() if gain == 2)
+    assert returns_of(forked) == expected(0, 2)
 
 
 def test_a_retried_fork_goes_on_from_the_same_state(tmp_path: Path) -> None:
