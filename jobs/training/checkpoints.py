@@ -192,15 +192,6 @@ def _written(folder: Path, value: Any) -> Iterator[Path]:
         fsync_folder(folder)
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Return the payload of a checkpoint on the CPU. Raises :class:`DamagedFileError`."""
-    try:
-        payload: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")["payload"]
-    except _UNREADABLE as error:
-        raise DamagedFileError(path, f"cannot be read ({error})"[:300]) from error
-    return payload
-
-
 def read_payload(checkpoint: CheckpointFile) -> dict[str, Any]:
     """Return a checkpoint's payload on the CPU, without its buffers.
 
@@ -211,10 +202,18 @@ def read_payload(checkpoint: CheckpointFile) -> dict[str, Any]:
         if hashlib.file_digest(file, "sha256").hexdigest()[:16] != checkpoint.digest:
             raise DamagedFileError(checkpoint.path, _OTHER_CONTENT)
         file.seek(0)
-        try:
-            payload: dict[str, Any] = torch.load(file, weights_only=True, map_location="cpu")["payload"]
-        except _UNREADABLE as error:
-            raise DamagedFileError(checkpoint.path, f"cannot be read ({error})"[:300]) from error
+        return read_checkpoint(file, checkpoint.path)
+
+
+def read_checkpoint(source: Any, path: Path) -> dict[str, Any]:
+    """Return the payload of an open checkpoint on the CPU; ``path``: its name in the error.
+
+    Raises :class:`DamagedFileError`.
+    """
+    try:
+        payload: dict[str, Any] = torch.load(source, weights_only=True, map_location="cpu")["payload"]
+    except _UNREADABLE as error:
+        raise DamagedFileError(path, f"cannot be read ({error})"[:300]) from error
     return payload
 
 

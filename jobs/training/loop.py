@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import torch
 
 # Keys of what is played, by shell-style patterns: a fork that changes one begins new episodes.
-_PLAYED = ("task", "task.*", "seed", "envs", "mode", "actors", "rollout_steps", "device", "preset")
+_PLAYED = ("task", "task.*", "seed", "envs", "mode", "actors", "rollout_steps", "device")
 # Added to a run's seed for the episodes of its evaluations.
 _EVALUATION = 2_000_003
 
@@ -282,6 +282,6 @@ class _Loop:
 
     def _begin_with(self, init: Path) -> None:
         try:
-            restore(self._learner.policy, read_checkpoint(init)["policy"])
+            restore(self._learner.policy, read_checkpoint(init, init)["policy"])
         except MISFITS as error:
             raise misfit(self._context, init, 0, error) from error

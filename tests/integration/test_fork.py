@@ -315,14 +315,16 @@ def test_a_fork_takes_over_the_state_and_keeps_its_own_settings(tmp_path: Path, 
         assert state["learned"]["param_groups"][0]["lr"] == changed
 
 
-@pytest.mark.parametrize("kind", ["benchmarl", "ppo"])
+@pytest.mark.nightly(but=["iql", "ppo"])
+@pytest.mark.parametrize("kind", ["mappo", "iql", "ppo"])
 def test_init_takes_the_policy_and_nothing_else(tmp_path: Path, kind: str) -> None:
     lab = Lab(tmp_path / "lab")
     if kind == "ppo":
         base = {**PPO, "steps": 512, "normalize_observations": False}
         source, own = {"trainer": "ppo", "base": base}, {"trainer": "ppo", "base": {**base, "lr": 1e-30}}
     else:
-        base = {**NAVIGATION_MAPPO, "experiment.max_n_iters": 2}
+        base = {**(NAVIGATION_MAPPO if kind == "mappo" else NAVIGATION_IQL), "experiment.max_n_iters": 2}
+        base["experiment.exploration_anneal_frames"] = 600
         source = {"trainer": "benchmarl", "base": base}
         own = {"trainer": "benchmarl", "base": {**base, "experiment.lr": 1e-30}}
     train(lab, {"name": "base", **source, "matrix": {"seed": [0]}})
@@ -333,10 +335,18 @@ def test_init_takes_the_policy_and_nothing_else(tmp_path: Path, kind: str) -> No
         name: one for name, one in state_of(trained)["policy"].items() if name.endswith(("weight", "bias"))
     }
     assert policy
+    explores = {name: one for name, one in state_of(trained)["policy"].items() if name.endswith(".eps")}
+    assert len(explores) == (kind == "iql")
     for run_id in lab.dir().run_ids():
         run = lab.dir().run(run_id)
         after = state_of(run)["policy"]
         assert all(torch.equal(after[name], one) for name, one in policy.items())
+        # Exploration has fallen as far as in the first training: from its own beginning.
+        assert all(torch.equal(after[name], one) for name, one in explores.items())
+        for loss in state_of(run)["losses"].values() if kind == "iql" else ():
+            targets = {name: one for name, one in loss.items() if name.startswith("target_")}
+            assert targets
+            assert_equal(targets, {name: loss[name.removeprefix("target_")] for name in targets})
         assert [piece.attempt for piece in run.chain()] == [1]
         assert run.result().fields["init"]["run_id"] == trained.run_id
 

@@ -78,7 +78,7 @@ def test_a_checkpoint_of_another_shape_gives_way_to_the_one_before(
     point = json.loads(second.metrics.read_text().splitlines()[0])["resumed_from"]
     assert point == {"attempt": 1, "frames": int(before.name.split("-")[0])}
     log = second.log.read_text()
-    assert f"warning: checkpoint passed over: {newest}: does not fit this run (" in log
+    assert f"warning: checkpoint passed over: {newest}: does not fit the run as it is" in log
     assert _rows(folder) == alone
 
 

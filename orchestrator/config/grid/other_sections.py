@@ -109,10 +109,10 @@ def read_loggers(node: Node | None, spec: TrainerSpec, source: YamlFile) -> tupl
     hint = "such as loggers: [tensorboard, wandb]"
     if not isinstance(node, Items):
         raise source.unexpected("loggers", node, "a list of names", hint)
-    return tuple(_name(item, source, hint) for item in node.items)
+    return tuple(_logger(item, source, hint) for item in node.items)
 
 
-def _name(item: Node, source: YamlFile, hint: str) -> str:
+def _logger(item: Node, source: YamlFile, hint: str) -> str:
     name = item.value if isinstance(item, Scalar) else None
     if not isinstance(name, str) or name not in LOGGERS:
         hint = did_you_mean(str(name), LOGGERS, otherwise=hint) or hint

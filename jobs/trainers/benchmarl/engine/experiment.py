@@ -82,9 +82,10 @@ def train(context: RunContext) -> Outcome:
                 return ResumableExperiment(context, composed, store, loaded).train()
         except UnfitCheckpoint as error:
             assert loaded is not None
-            pass_over(str(error))
+            found = misfit(context, loaded.file.path, loaded.file.attempt, error.cause)
+            pass_over(str(found))
             candidates = candidates[candidates.index(loaded.file) + 1 :]
-            unfit = unfit or misfit(context, loaded.file.path, loaded.file.attempt, error.cause)
+            unfit = unfit or found
         finally:
             shutil.rmtree(context.attempt.scratch, ignore_errors=True)
             gc.collect()  # replay buffers hold semaphores, and their tracker would warn into a finished log
@@ -93,10 +94,9 @@ def train(context: RunContext) -> Outcome:
 class UnfitCheckpoint(Exception):
     """A whole checkpoint does not fit the experiment, because of the ``cause``."""
 
-    def __init__(self, file: CheckpointFile, cause: Exception) -> None:
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
         self.cause = cause
-        why = f"{type(cause).__name__}: {' '.join(str(cause).split())[:200]}"
-        super().__init__(f"{file.path}: does not fit this run ({why})")
 
 
 class ResumableExperiment(Experiment):
@@ -289,7 +289,7 @@ class ResumableExperiment(Experiment):
             # Memory can run out here, too, and an interruption can strike inside a library that renames it.
             if self.context.stopping or end_of(error).reason is not Reason.CODE_ERROR or "CUDA" in str(error):
                 raise
-            raise UnfitCheckpoint(loaded.file, error) from error
+            raise UnfitCheckpoint(error) from error
 
     def _put_back(self, loaded: Loaded) -> None:
         if "optimizers" not in loaded.payload:  # written when the run was finished, but not its result
@@ -311,7 +311,7 @@ class ResumableExperiment(Experiment):
     def _begin_with(self, init: Path) -> None:
         """Take the policy of a checkpoint. Raises :class:`BadConfigError` if it has another shape."""
         try:
-            load_policy(self, read_checkpoint(init)["policy"])
+            load_policy(self, read_checkpoint(init, init)["policy"])
         except MISFITS as error:
             raise misfit(self.context, init, 0, error) from error
 

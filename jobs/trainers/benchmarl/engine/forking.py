@@ -24,8 +24,7 @@ _PLAYED = (
 )
 _EPISODES = {"best", "carrier", "trajectories", "training_environments", "evaluation_environments"}
 _RANDOM = {"vmas_random", "python_random", "numpy_random", "torch_random", "cuda_random"}
-# Buffers of modules that explore: all of them, and those that do not change in training.
-_EXPLORING = ("eps", "eps_init", "eps_end", "sigma", "sigma_init", "sigma_end")
+# Buffers of modules that explore which do not change in training.
 _FIXED = ("eps_init", "eps_end", "sigma_init", "sigma_end")
 
 
@@ -54,8 +53,7 @@ def load_fork(experiment: Experiment, saved: dict[str, Plain], fork: Fork) -> No
 
 def load_policy(experiment: Experiment, saved: Mapping[str, Any]) -> None:
     """Give the experiment a policy; targets of shared networks follow, and exploration begins anew."""
-    own = {f"{name}." if name else "": module for name, module in _exploring(experiment)}
-    fresh = {f"{name}{one}" for name in own for one in _EXPLORING}
+    fresh = {f"{name}.{one}" for name, module in _exploring(experiment) for one in module.state_dict()}
     kept = {key: value for key, value in experiment.policy.state_dict().items() if key in fresh}
     experiment.policy.load_state_dict({**saved, **kept})
     if not experiment.config.collect_with_grad:
