@@ -86,7 +86,8 @@ def benchmarl(iterations: int, *algorithms: str) -> dict[str, Any]:
         "trainer": "benchmarl",
         "base": base,
         "matrix": {"algorithm": algorithms},
-        "for": [{"algorithm": "iql", "set": {"experiment.exploration_anneal_frames": 600}}],
+        "for": [{"algorithm": "iql", "set": {"experiment.exploration_anneal_frames": 600}}]
+        * ("iql" in algorithms),
     }
 
 
@@ -96,7 +97,7 @@ def ppo(steps: int, *modes: str) -> dict[str, Any]:
         "trainer": "ppo",
         "base": {**PPO, "steps": steps},
         "matrix": {"mode": modes},
-        "for": [{"mode": "parallel", "set": {"actors": 2}}],
+        "for": [{"mode": "parallel", "set": {"actors": 2}}] * ("parallel" in modes),
     }
 
 
